@@ -1,0 +1,47 @@
+"""Builds the one extension module; everything else is declared in pyproject.toml.
+
+WHEELSCHED_SANITIZE=1 builds it with the address and undefined-behaviour sanitizers.
+"""
+
+import os
+import sys
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+SANITIZE = os.environ.get("WHEELSCHED_SANITIZE") == "1"
+
+
+def compile_flags() -> list[str]:
+    if sys.platform == "win32":
+        return ["/O2"]
+    if SANITIZE:
+        sanitizers = "-fsanitize=address,undefined"
+        return ["-O1", "-g", sanitizers, "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+    return ["-O3", "-fno-strict-aliasing"]
+
+
+def link_flags() -> list[str]:
+    return ["-fsanitize=address,undefined"] if SANITIZE else []
+
+
+setup(
+    ext_modules=cythonize(
+        [
+            Extension(
+                "wheelsched._wheel",
+                ["src/wheelsched/_wheel.pyx"],
+                extra_compile_args=compile_flags(),
+                extra_link_args=link_flags(),
+            )
+        ],
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": False,
+            "wraparound": False,
+            "initializedcheck": False,
+            "cdivision": True,
+            "autotestdict": False,
+        },
+    )
+)

@@ -1,0 +1,28 @@
+"""Every exception of wheelsched. The docstring is the default message."""
+
+
+class WheelschedError(Exception):
+    """wheelsched could not do what was asked"""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or type(self).__doc__)
+
+
+class WheelError(WheelschedError):
+    """the timing wheel could not do what was asked"""
+
+
+class DeadlineOutOfRange(WheelError, ValueError):
+    """a deadline must lie between 0 and the wheel's max_deadline_ns"""
+
+
+class ForeignHandle(WheelError, ValueError):
+    """this handle was never issued by this wheel"""
+
+
+class WheelBusy(WheelError, RuntimeError):
+    """the wheel is in the middle of another operation: it was entered again, or by two threads"""
+
+
+class WheelClosed(WheelError, RuntimeError):
+    """the wheel is closed"""
