@@ -1,0 +1,139 @@
+"""The precise wake-up: an alarm on a running loop, by timerfd or by the loop's own timers.
+
+Invariant: an alarm never rings early. A wake-up that comes before its time (libuv floors its
+clock, so on uvloop a third of them do) is waited for again, or spun away where the owner
+allows it; only then does the alarm ring.
+
+A timerfd is the better half: the kernel wakes the loop at the nanosecond, where asyncio rounds
+up to a millisecond. It is Linux only.
+"""
+
+import asyncio
+import ctypes
+import os
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+_NS_PER_SECOND = 1_000_000_000
+
+
+class LoopAlarm(ABC):
+    """What both alarms share: a wake-up is planned `spin_ns` ahead, and the rest is spun."""
+
+    def __init__(
+        self, ring: Callable[[], object], *, now_ns: Callable[[], int], spin_ns: int = 0
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ring = ring
+        self._now_ns = now_ns
+        self._spin_ns = spin_ns
+        self._when_ns = 0
+
+    def set(self, when_ns: int) -> None:
+        self._when_ns = when_ns
+        self._plan_wake(when_ns - self._spin_ns)
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def _plan_wake(self, wake_ns: int) -> None:
+        """Call `_wake` at about `wake_ns`, instead of whenever it was planned before."""
+
+    def _wake(self) -> None:
+        when_ns = self._when_ns
+        if when_ns - self._now_ns() > self._spin_ns:
+            self._plan_wake(when_ns - self._spin_ns)
+            return
+        while self._now_ns() < when_ns:
+            pass
+        self._ring()
+
+
+class CallAtAlarm(LoopAlarm):
+    """An alarm by the loop's own timers: everywhere, and as precise as the loop is."""
+
+    _planned: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        if self._planned is not None:
+            self._planned.cancel()
+
+    def _plan_wake(self, wake_ns: int) -> None:
+        self.close()
+        delay_ns = max(0, wake_ns - self._now_ns())
+        # The loop's clock may count suspended time or not: only the difference is handed to it.
+        wake_s = self._loop.time() + delay_ns / _NS_PER_SECOND
+        self._planned = self._loop.call_at(wake_s, self._wake)
+
+
+class TimerfdAlarm(LoopAlarm):
+    """An alarm by a timer of the kernel, on CLOCK_BOOTTIME. OSError where there is none."""
+
+    def __init__(
+        self, ring: Callable[[], object], *, now_ns: Callable[[], int], spin_ns: int = 0
+    ) -> None:
+        super().__init__(ring, now_ns=now_ns, spin_ns=spin_ns)
+        self._descriptor = _timerfd_create()
+        self._loop.add_reader(self._descriptor, self._read)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _plan_wake(self, wake_ns: int) -> None:
+        # Zero would switch the timer off; every other time that has passed wakes at once.
+        _timerfd_set(self._descriptor, max(1, wake_ns))
+
+    def _read(self) -> None:
+        try:
+            os.read(self._descriptor, 8)
+        except BlockingIOError:
+            return  # set anew since the loop polled: the wake-up it saw is void
+        self._wake()
+
+
+if sys.platform != "linux":
+
+    def _timerfd_create() -> int:
+        raise OSError("timerfd is Linux only")
+
+    def _timerfd_set(descriptor: int, when_ns: int) -> None:
+        raise OSError("timerfd is Linux only")
+
+elif sys.version_info >= (3, 13):
+
+    def _timerfd_create() -> int:
+        return os.timerfd_create(time.CLOCK_BOOTTIME, flags=os.TFD_NONBLOCK | os.TFD_CLOEXEC)
+
+    def _timerfd_set(descriptor: int, when_ns: int) -> None:
+        os.timerfd_settime_ns(descriptor, flags=os.TFD_TIMER_ABSTIME, initial=when_ns)
+
+else:
+    _TFD_TIMER_ABSTIME = 1
+
+    class _TimeSpec(ctypes.Structure):
+        _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+    class _TimerSpec(ctypes.Structure):
+        _fields_ = (("interval", _TimeSpec), ("initial", _TimeSpec))
+
+    _libc = ctypes.CDLL(None, use_errno=True)
+
+    def _checked(returned: int) -> int:
+        if returned < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        return returned
+
+    def _timerfd_create() -> int:
+        # timerfd.h defines its flags as these two of open().
+        return _checked(_libc.timerfd_create(time.CLOCK_BOOTTIME, os.O_NONBLOCK | os.O_CLOEXEC))
+
+    def _timerfd_set(descriptor: int, when_ns: int) -> None:
+        spec = _TimerSpec(initial=_TimeSpec(*divmod(when_ns, _NS_PER_SECOND)))
+        _checked(_libc.timerfd_settime(descriptor, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None))

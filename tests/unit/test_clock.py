@@ -1,0 +1,59 @@
+import asyncio
+import time
+
+import pytest
+
+from wheelsched.alarm import CallAtAlarm, TimerfdAlarm
+from wheelsched.clock import SystemClock
+
+
+def test_the_time_never_goes_back() -> None:
+    clock = SystemClock()
+    times_ns = [clock.now_ns() for _ in range(1_000)]
+    assert times_ns == sorted(times_ns)
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="Linux only")
+def test_suspended_time_counts() -> None:
+    before_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    now_ns = SystemClock().now_ns()
+    assert before_ns <= now_ns <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+@pytest.mark.parametrize("delay_ns", [0, 1, 300_000, 1_700_000])
+async def test_a_sleep_is_never_short(delay_ns: int) -> None:
+    clock = SystemClock()
+    for _ in range(10):
+        start_ns = clock.now_ns()
+        await clock.sleep(delay_ns)
+        assert clock.now_ns() - start_ns >= delay_ns
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="Linux only")
+async def test_the_alarm_is_a_timerfd_unless_told_otherwise() -> None:
+    precise = SystemClock().alarm(lambda: None)
+    coarse = SystemClock(timerfd=False).alarm(lambda: None)
+    assert isinstance(precise, TimerfdAlarm)
+    assert isinstance(coarse, CallAtAlarm)
+    precise.close()
+    coarse.close()
+
+
+async def test_where_timerfd_is_forbidden_the_loop_wakes_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forbidden() -> int:
+        raise PermissionError
+
+    monkeypatch.setattr("wheelsched.alarm._timerfd_create", forbidden)
+    rung = asyncio.Event()
+    alarm = SystemClock().alarm(rung.set)
+    assert isinstance(alarm, CallAtAlarm)
+    alarm.set(0)
+    await asyncio.wait_for(rung.wait(), 30)
+
+
+@pytest.mark.parametrize("spin_us", [-1, 1_001])
+def test_a_spin_is_at_most_a_millisecond(spin_us: int) -> None:
+    with pytest.raises(ValueError, match=f"between 0 and 1000, not {spin_us}"):
+        SystemClock(spin_us=spin_us)
