@@ -26,3 +26,8 @@ class WheelBusy(WheelError, RuntimeError):
 
 class WheelClosed(WheelError, RuntimeError):
     """the wheel is closed"""
+
+
+class WrongLoop(WheelError, RuntimeError):
+    """an AsyncWheel is used on the loop that made it, while that runs; from another thread, \
+pass the call to loop.call_soon_threadsafe"""

@@ -1,0 +1,110 @@
+"""The items of an AsyncWheel: what its consumers take out in batches.
+
+Invariant: an item leaves the wheel only in the batch that a consumer asked for. Until then it
+waits in the wheel, due or not, where it can still be cancelled: nothing is buffered between.
+"""
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from wheelsched._wheel import ObjectWheel, WheelStats
+from wheelsched.aio.loop import check_loop
+from wheelsched.errors import WheelClosed
+from wheelsched.ports import Clock
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Item = TypeVar("Item")
+
+
+class Batches(Generic[Item]):
+    """The wheel of items; `expect(when_ns)` is told what to wake the consumers for."""
+
+    def __init__(
+        self, wheel: ObjectWheel[Item], *, clock: Clock, expect: Callable[[int], None]
+    ) -> None:
+        self._wheel = wheel
+        self._clock = clock
+        self._expect = expect
+        self._waiting: list[asyncio.Future[None]] = []
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        return len(self._wheel)
+
+    def stats(self) -> WheelStats:
+        return self._wheel.stats()
+
+    def add(self, when_ns: int, item: Item) -> int:
+        check_loop(self._loop)
+        handle = self._wheel.add(when_ns, item)
+        self._expect(when_ns)
+        return handle
+
+    def add_many(self, whens_ns: "Buffer", items: Sequence[Item]) -> "array[int]":
+        check_loop(self._loop)
+        handles = self._wheel.add_many(whens_ns, items)
+        self._expect(0)
+        return handles
+
+    def cancel(self, handle: int) -> bool:
+        check_loop(self._loop)
+        return self._wheel.cancel(handle)
+
+    def reschedule(self, handle: int, when_ns: int) -> bool:
+        check_loop(self._loop)
+        moved = self._wheel.reschedule(handle, when_ns)
+        self._expect(when_ns)
+        return moved
+
+    def next_expiry(self) -> int | None:
+        """Return when a consumer has something to do; while none waits, there is no such time."""
+        return self._wheel.next_expiry() if self._waiting else None
+
+    def wake_consumers(self, now_ns: int) -> None:
+        expiry_ns = self.next_expiry()
+        if expiry_ns is not None and expiry_ns <= now_ns:
+            self._wake_all()
+
+    def iterate(self, limit: int) -> AsyncIterator[list[Item]]:
+        check_loop(self._loop)
+        if limit < 1:
+            raise ValueError(f"limit must be at least 1, not {limit}")
+        if self._wheel.closed:
+            raise WheelClosed
+        return self._iterate(limit)
+
+    async def _iterate(self, limit: int) -> AsyncIterator[list[Item]]:
+        while not self._wheel.closed:
+            if batch := self._wheel.advance(self._clock.now_ns(), limit):
+                yield batch
+                # A consumer that awaits nothing must not keep the loop from its other work.
+                await self._clock.sleep(0)
+            else:
+                await self._expiry()
+
+    async def _expiry(self) -> None:
+        woken = self._loop.create_future()
+        self._waiting.append(woken)
+        self._expect(0)
+        try:
+            await woken
+        finally:
+            if woken in self._waiting:
+                self._waiting.remove(woken)
+
+    def _wake_all(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for woken in waiting:
+            if not woken.done():
+                woken.set_result(None)
+
+    def close(self) -> list[Item]:
+        """End every iteration, and return the items that were never handed out, in order."""
+        pending = self._wheel.advance(self._wheel.max_deadline_ns)
+        self._wheel.close()
+        self._wake_all()
+        return pending

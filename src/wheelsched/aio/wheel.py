@@ -1,0 +1,223 @@
+"""AsyncWheel: two wheels, one of callbacks and one of items, behind one alarm.
+
+Invariant: a timer that was accepted is called, handed out in a batch, cancelled, or returned by
+`close`: one of these, once, and never before its time. The alarm rings no later than the
+earliest time at which there is something to do.
+
+Two wheels, so that a slow consumer of batches holds up no callback: callbacks are called by
+the loop, items leave only when a consumer asks.
+"""
+
+import asyncio
+import logging
+from array import array
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextvars import Context
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, TypeVarTuple
+
+from wheelsched._wheel import ObjectWheel, WheelStats
+from wheelsched.aio.batches import Batches
+from wheelsched.aio.callbacks import Callbacks, Timer
+from wheelsched.aio.loop import check_loop
+from wheelsched.clock import SystemClock
+from wheelsched.ports import Clock
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Item = TypeVar("Item")
+Arguments = TypeVarTuple("Arguments")
+
+_NS_PER_SECOND = 1_000_000_000
+_NEVER_NS = 1 << 63
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending(Generic[Item]):
+    """What a wheel still held when it was closed, each part in the order of its times."""
+
+    callbacks: list[Timer]
+    items: list[Item]
+
+    def __len__(self) -> int:
+        return len(self.callbacks) + len(self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncWheelStats:
+    callbacks: WheelStats
+    items: WheelStats
+    wakeups: int
+    failed_callbacks: int
+
+
+class AsyncWheel(Generic[Item]):
+    """Timers for one loop, by the hundred thousand. Belongs to the loop it is made on.
+
+    An instant is `when_ns`, integer nanoseconds by the wheel's clock: see `now_ns`. A delay is
+    `delay_s`, seconds as int or float, as everywhere in asyncio.
+
+    A timer comes at the end of its tick: never early, and at most `2**tick_shift` ns and the
+    loop's own delay late. Timers of one tick come first in, first out, or with `exact_order`
+    by their times. At most `portion` callbacks are called in one turn of the loop.
+
+    Leaving `async with` closes the wheel and waits for nothing. A warning in the log says how
+    many timers were pending; whoever wants them calls `close`.
+    """
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        tick_shift: int = 20,
+        exact_order: bool = False,
+        portion: int = 256,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._clock = SystemClock() if clock is None else clock
+        now_ns = self._clock.now_ns()
+        self._callbacks = Callbacks(
+            ObjectWheel(now_ns, tick_shift=tick_shift, exact_order=exact_order),
+            after=self._after,
+            expect=self._expect,
+            portion=portion,
+        )
+        self._batches: Batches[Item] = Batches(
+            ObjectWheel(now_ns, tick_shift=tick_shift, exact_order=exact_order),
+            clock=self._clock,
+            expect=self._expect,
+        )
+        self._alarm = self._clock.alarm(self._ring)
+        self._alarm_ns = _NEVER_NS
+        self._wakeups = 0
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if pending := self.close():
+            logger.warning(
+                "wheel.closed with %d callbacks and %d items pending",
+                len(pending.callbacks),
+                len(pending.items),
+            )
+
+    def __len__(self) -> int:
+        """How many timers are pending, callbacks and items."""
+        return len(self._callbacks) + len(self._batches)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def now_ns(self) -> int:
+        """Return the time by the wheel's clock: what every `when_ns` is measured on."""
+        return self._clock.now_ns()
+
+    def stats(self) -> AsyncWheelStats:
+        return AsyncWheelStats(
+            callbacks=self._callbacks.stats(),
+            items=self._batches.stats(),
+            wakeups=self._wakeups,
+            failed_callbacks=self._callbacks.failed,
+        )
+
+    def call_at(
+        self,
+        when_ns: int,
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
+        context: Context | None = None,
+    ) -> Timer:
+        """Call `callback(*args)` at `when_ns`, in a copy of the current context or in `context`.
+
+        What it raises goes to the loop's exception handler and stops nothing.
+        """
+        return self._callbacks.add(when_ns, callback, args, context)
+
+    def call_later(
+        self,
+        delay_s: float,
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
+        context: Context | None = None,
+    ) -> Timer:
+        """Call `callback(*args)` in `delay_s` from now: see `call_at`."""
+        return self._callbacks.add(self._after(delay_s), callback, args, context)
+
+    def add(self, when_ns: int, item: Item) -> int:
+        """Hand out `item` at `when_ns`, by `batches`. Return the handle to cancel it by."""
+        return self._batches.add(when_ns, item)
+
+    def add_later(self, delay_s: float, item: Item) -> int:
+        """Hand out `item` in `delay_s` from now: see `add`."""
+        return self._batches.add(self._after(delay_s), item)
+
+    def add_many(self, whens_ns: "Buffer", items: Sequence[Item]) -> "array[int]":
+        """Add many items in one call; `whens_ns` is a buffer of int64. Return their handles."""
+        return self._batches.add_many(whens_ns, items)
+
+    def cancel(self, handle: int) -> bool:
+        """Take an item back. False when it was handed out or cancelled already."""
+        return self._batches.cancel(handle)
+
+    def reschedule(self, handle: int, when_ns: int) -> bool:
+        """Hand an item out at `when_ns` instead. False as in `cancel`."""
+        return self._batches.reschedule(handle, when_ns)
+
+    def batches(self, limit: int = 1024) -> AsyncIterator[list[Item]]:
+        """Iterate over what is due, at most `limit` items at a time, until the wheel is closed.
+
+        The consumer sets the pace: no item leaves the wheel before the next batch is asked for,
+        and until then it can be cancelled or rescheduled, due or not. Several consumers share
+        the items: each goes to one of them.
+        """
+        return self._batches.iterate(limit)
+
+    def close(self) -> Pending[Item]:
+        """Stop at once, end every iteration of `batches`, and return what never came out.
+
+        Every later use raises WheelClosed, but for closing again: then nothing is pending.
+        """
+        check_loop(self._loop)
+        if self._closed:
+            return Pending([], [])
+        self._closed = True
+        self._alarm.close()
+        return Pending(self._callbacks.close(), self._batches.close())
+
+    def _ring(self) -> None:
+        now_ns = self._clock.now_ns()
+        self._wakeups += 1
+        # Nothing that a callback adds needs the alarm: it is set when the portion is through.
+        self._alarm_ns = 0
+        try:
+            self._callbacks.call_due(now_ns)
+        finally:
+            self._alarm_ns = _NEVER_NS
+            if not self._closed:
+                self._batches.wake_consumers(now_ns)
+                self._expect(0)
+
+    def _expect(self, when_ns: int) -> None:
+        """Set the alarm, if what comes at `when_ns` may need it before it rings anyway."""
+        if when_ns >= self._alarm_ns:
+            return
+        expiries = (self._callbacks.next_expiry(), self._batches.next_expiry())
+        next_ns = min((expiry for expiry in expiries if expiry is not None), default=_NEVER_NS)
+        if next_ns < self._alarm_ns:
+            self._alarm_ns = next_ns
+            self._alarm.set(next_ns)
+
+    def _after(self, delay_s: float) -> int:
+        return self._clock.now_ns() + max(0, int(delay_s * _NS_PER_SECOND))
