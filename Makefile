@@ -8,7 +8,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types check dist clean
+.PHONY: help setup demo test lint types check dist clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -25,6 +25,9 @@ $(VENV)/.installed: pyproject.toml
 $(VENV)/.built: $(VENV)/.installed $(EXTENSION)
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
+
+demo: setup ## half a million timers in one second, and how late they were
+	$(BIN)/python examples/half_a_million.py
 
 test: setup ## the tests
 	$(PYTEST)

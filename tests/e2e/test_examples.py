@@ -1,0 +1,39 @@
+"""Every example runs as a process of its own, ends well, and says what it is there to show."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+GENEROUS_S = 120
+
+# What holds however slow the machine is.
+SHOWN = {
+    "delayed_retries": [r"\d+ messages delivered, each once: True", r"^0 lost"],
+    "half_a_million": [
+        r"^callbacks: 2,000 timers",
+        r"^batches: 2,000 timers",
+        r"(?s)(lost 0, early 0.*){2}",
+    ],
+    "rate_limited_refill": [r"none above its rate: True", r"idle tenants still full: True"],
+    "request_timeouts": [r"^silent: hung up on", r"^talkative: hung up on"],
+}
+OPTIONS = {"half_a_million": ["--timers", "2000"]}
+
+
+@pytest.mark.parametrize("example", sorted(path.stem for path in EXAMPLES.glob("*.py")))
+def test_an_example_shows_what_it_promises(example: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / f"{example}.py", *OPTIONS.get(example, [])],
+        capture_output=True,
+        text=True,
+        timeout=GENEROUS_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for pattern in SHOWN[example]:
+        assert re.search(pattern, done.stdout, re.MULTILINE), done.stdout
