@@ -26,3 +26,7 @@ class WheelBusy(WheelError, RuntimeError):
 
 class WheelClosed(WheelError, RuntimeError):
     """the wheel is closed"""
+
+
+class WheelCorrupt(WheelError, AssertionError):
+    """an invariant of the wheel does not hold"""
