@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 export PATH := $(abspath $(BIN)):$(PATH)
 
-EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/*.pxd)
+EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/_engine/* src/wheelsched/_classes/*)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types check dist clean

@@ -5,6 +5,7 @@ WHEELSCHED_SANITIZE=1 builds it with the address and undefined-behaviour sanitiz
 
 import os
 import sys
+from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -31,6 +32,7 @@ setup(
             Extension(
                 "wheelsched._wheel",
                 ["src/wheelsched/_wheel.pyx"],
+                depends=[str(part) for part in Path("src/wheelsched").glob("_*/*.px[di]")],
                 extra_compile_args=compile_flags(),
                 extra_link_args=link_flags(),
             )
@@ -41,6 +43,7 @@ setup(
             "wraparound": False,
             "initializedcheck": False,
             "cdivision": True,
+            "auto_pickle": False,
             "autotestdict": False,
         },
     )

@@ -1,3 +1,18 @@
 """A distributed job scheduler that fires on time, and the timing wheel it is built on."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wheelsched._wheel import KeyedWheel, ObjectWheel, UUIDWheel, Wheel, WheelStats
+
 __version__ = "0.1.0"
+
+__all__ = ["KeyedWheel", "ObjectWheel", "UUIDWheel", "Wheel", "WheelStats"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is asked for: `import wheelsched` stays cheap."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("wheelsched._wheel"), name)

@@ -28,6 +28,10 @@ class WheelClosed(WheelError, RuntimeError):
     """the wheel is closed"""
 
 
+class WheelCorrupt(WheelError, AssertionError):
+    """an invariant of the wheel does not hold"""
+
+
 class WrongLoop(WheelError, RuntimeError):
     """an AsyncWheel is used on the loop that made it, while that runs; from another thread, \
 pass the call to loop.call_soon_threadsafe"""
