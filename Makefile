@@ -38,9 +38,9 @@ lint: setup ## ruff, cython-lint and the import contracts
 	$(BIN)/cython-lint src
 	$(BIN)/lint-imports --no-logo
 
-types: setup ## mypy, and the stubs of the extension against the extension
+types: setup ## mypy, and the stubs of the extensions against the extensions
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest wheelsched._wheel
+	$(BIN)/python -m mypy.stubtest wheelsched._wheel wheelsched._timer
 
 dist: setup ## build the sdist and the wheel
 	rm -rf dist
@@ -49,4 +49,4 @@ dist: setup ## build the sdist and the wheel
 check: lint types dist test ## what CI runs
 
 clean: ## remove everything that was built
-	rm -rf $(VENV) build dist src/*.egg-info src/wheelsched/*.so src/wheelsched/_wheel.c
+	rm -rf $(VENV) build dist src/*.egg-info src/wheelsched/*.so src/wheelsched/*.c

@@ -1,4 +1,4 @@
-"""Builds the one extension module; everything else is declared in pyproject.toml.
+"""Builds the extension modules; everything else is declared in pyproject.toml.
 
 WHEELSCHED_SANITIZE=1 builds it with the address and undefined-behaviour sanitizers.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
+PACKAGE = Path("src/wheelsched")
 SANITIZE = os.environ.get("WHEELSCHED_SANITIZE") == "1"
 
 
@@ -26,16 +27,21 @@ def link_flags() -> list[str]:
     return ["-fsanitize=address,undefined"] if SANITIZE else []
 
 
+def extension(name: str, depends: list[str] | None = None) -> Extension:
+    return Extension(
+        f"wheelsched.{name}",
+        [f"src/wheelsched/{name}.pyx"],
+        depends=depends or [],
+        extra_compile_args=compile_flags(),
+        extra_link_args=link_flags(),
+    )
+
+
 setup(
     ext_modules=cythonize(
         [
-            Extension(
-                "wheelsched._wheel",
-                ["src/wheelsched/_wheel.pyx"],
-                depends=[str(part) for part in Path("src/wheelsched").glob("_*/*.px[di]")],
-                extra_compile_args=compile_flags(),
-                extra_link_args=link_flags(),
-            )
+            extension("_wheel", [str(part) for part in PACKAGE.glob("_*/*.px[di]")]),
+            extension("_timer"),
         ],
         compiler_directives={
             "language_level": 3,

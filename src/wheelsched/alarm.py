@@ -15,6 +15,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextvars import copy_context
 
 _NS_PER_SECOND = 1_000_000_000
 
@@ -26,6 +27,7 @@ class LoopAlarm(ABC):
         self, ring: Callable[[], object], *, now_ns: Callable[[], int], spin_ns: int = 0
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
         self._ring = ring
         self._now_ns = now_ns
         self._spin_ns = spin_ns
@@ -66,7 +68,7 @@ class CallAtAlarm(LoopAlarm):
         delay_ns = max(0, wake_ns - self._now_ns())
         # The loop's clock may count suspended time or not: only the difference is handed to it.
         wake_s = self._loop.time() + delay_ns / _NS_PER_SECOND
-        self._planned = self._loop.call_at(wake_s, self._wake)
+        self._planned = self._loop.call_at(wake_s, self._wake, context=self._context)
 
 
 class TimerfdAlarm(LoopAlarm):

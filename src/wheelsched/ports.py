@@ -27,7 +27,7 @@ class Clock(Protocol):
         """Return the time."""
 
     def alarm(self, ring: Callable[[], object]) -> Alarm:
-        """Make an alarm that calls `ring` on the running loop."""
+        """Make an alarm that calls `ring` on the running loop, in a copy of the context of now."""
 
     async def sleep(self, delay_ns: int) -> None:
         """Return when `delay_ns` have passed; with 0, when the loop has had one turn."""

@@ -6,52 +6,12 @@ leaves the wheel, whatever its callbacks raise, cancel or reschedule.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from contextvars import Context, copy_context
+from contextvars import Context
 
+from wheelsched._timer import Portion, Timer
 from wheelsched._wheel import ObjectWheel, WheelStats
 from wheelsched.aio.loop import check_loop
-
-
-class Timer:
-    """A callback that waits for its time. Once called or cancelled, its `callback` is None."""
-
-    __slots__ = ("_callbacks", "args", "callback", "context", "handle", "moved", "when_ns")
-
-    def __init__(
-        self,
-        callbacks: "Callbacks",
-        when_ns: int,
-        callback: Callable[..., object],
-        args: tuple[object, ...],
-        context: Context,
-    ) -> None:
-        self._callbacks = callbacks
-        self.when_ns = when_ns
-        self.callback: Callable[..., object] | None = callback
-        self.args = args
-        self.context = context
-        self.handle = 0
-        self.moved = False
-
-    def cancel(self) -> bool:
-        """Return True when the callback will now never be called, False when it was too late.
-
-        Allowed on a closed wheel, so that a `finally` need not ask.
-        """
-        return self._callbacks.cancel(self)
-
-    def reschedule(self, when_ns: int) -> bool:
-        """Call back at `when_ns` instead. False when it was called or cancelled already."""
-        return self._callbacks.reschedule(self, when_ns)
-
-    def reschedule_later(self, delay_s: float) -> bool:
-        """Call back in `delay_s` from now instead. False as in `reschedule`."""
-        return self._callbacks.reschedule(self, self._callbacks.after(delay_s))
-
-    def __repr__(self) -> str:
-        return f"<Timer {self.callback!r} at {self.when_ns} ns>"
 
 
 class Callbacks:
@@ -76,11 +36,11 @@ class Callbacks:
         self._wheel = wheel
         self._expect = expect
         self._portion = portion
-        self._due: deque[Timer] = deque()
+        self._due = Portion([])
         self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
-        return len(self._wheel) + len(self._still_due())
+        return len(self._wheel) + len(self._due.pending())
 
     def stats(self) -> WheelStats:
         return self._wheel.stats()
@@ -93,8 +53,9 @@ class Callbacks:
         context: Context | None,
     ) -> Timer:
         check_loop(self._loop)
-        timer = Timer(self, when_ns, callback, args, copy_context() if context is None else context)
+        timer = Timer(self, callback, args, context)
         timer.handle = self._wheel.add(when_ns, timer)
+        timer.when_ns = when_ns
         self._expect(when_ns)
         return timer
 
@@ -124,32 +85,16 @@ class Callbacks:
 
     def call_due(self, now_ns: int) -> None:
         """Call one portion of what is due, so that the loop does its other work in between."""
-        due = self._due
-        if not due:
-            due.extend(self._wheel.advance(now_ns, self._portion))
-        while due:
-            timer = due.popleft()
-            callback, args = timer.callback, timer.args
-            if timer.moved:
-                timer.moved = False
-            elif callback is not None:
-                timer.callback, timer.args = None, ()
-                try:
-                    timer.context.run(callback, *args)
-                except (KeyboardInterrupt, SystemExit):
-                    raise
-                except BaseException as error:  # noqa: BLE001 - as asyncio's own handles do
-                    self._report(timer, callback, error)
+        if not self._due:
+            self._due = Portion(self._wheel.advance(now_ns, self._portion))
+        self._due.call(self._report)
 
     def close(self) -> list[Timer]:
         """Return the timers that were never called, in the order of their times."""
-        pending = self._still_due() + self._wheel.advance(self._wheel.max_deadline_ns)
-        self._due.clear()
+        pending = self._due.pending() + self._wheel.advance(self._wheel.max_deadline_ns)
+        self._due.stop()
         self._wheel.close()
         return pending
-
-    def _still_due(self) -> list[Timer]:
-        return [timer for timer in self._due if timer.callback is not None and not timer.moved]
 
     def _report(self, timer: Timer, callback: object, error: BaseException) -> None:
         self.failed += 1

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar, TypeVarTuple
 
+from wheelsched._timer import Timer
 from wheelsched._wheel import ObjectWheel, WheelStats
 from wheelsched.aio.batches import Batches
-from wheelsched.aio.callbacks import Callbacks, Timer
+from wheelsched.aio.callbacks import Callbacks
 from wheelsched.aio.loop import check_loop
 from wheelsched.clock import SystemClock
 from wheelsched.ports import Clock
@@ -139,9 +140,11 @@ class AsyncWheel(Generic[Item]):
         *args: *Arguments,
         context: Context | None = None,
     ) -> Timer:
-        """Call `callback(*args)` at `when_ns`, in a copy of the current context or in `context`.
+        """Call `callback(*args)` at `when_ns`. What it raises goes to the loop's exception handler.
 
-        What it raises goes to the loop's exception handler and stops nothing.
+        It runs in `context`, or else in the one that the wheel was made in. Unlike asyncio, which
+        copies the current context each time, since that would cost more than the timer itself:
+        where a callback needs the context of now, pass `copy_context()`.
         """
         return self._callbacks.add(when_ns, callback, args, context)
 

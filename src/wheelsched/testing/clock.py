@@ -8,6 +8,7 @@ runs, until it waits. So what happened depends on what was asked for and on noth
 import asyncio
 import heapq
 from collections.abc import Callable
+from contextvars import copy_context
 
 _TURNS_WHEN_BLIND = 100
 _TURNS_AT_MOST = 100_000
@@ -114,6 +115,7 @@ class VirtualAlarm:
     def __init__(self, clock: VirtualClock, ring: Callable[[], object]) -> None:
         self._clock = clock
         self._ring = ring
+        self._context = copy_context()
         self._set_as: int | None = None
 
     def set(self, when_ns: int) -> None:
@@ -127,4 +129,4 @@ class VirtualAlarm:
 
     def ring(self) -> None:
         self._set_as = None
-        self._ring()
+        self._context.run(self._ring)

@@ -1,11 +1,13 @@
 import asyncio
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from wheelsched.aio import AsyncWheel, Timer
+from wheelsched.aio import AsyncWheel
+from wheelsched.clock import SystemClock
+from wheelsched.errors import DeadlineOutOfRange
 from wheelsched.testing import VirtualClock
 
 MILLISECOND_NS = 1_000_000
@@ -251,26 +253,39 @@ async def test_the_report_shows_the_timer(wheel: AsyncWheel[object]) -> None:
     assert repr(wheel.call_at(5, print)) == "<Timer <built-in function print> at 5 ns>"
 
 
-async def test_callbacks_see_the_context_they_were_scheduled_in(
-    clock: VirtualClock, wheel: AsyncWheel[object]
+@pytest.mark.parametrize("virtual", [True, False])
+@pytest.mark.parametrize("timerfd", [True, False])
+async def test_callbacks_run_in_the_context_the_wheel_was_made_in(
+    virtual: bool, timerfd: bool
 ) -> None:
-    request: ContextVar[str] = ContextVar("request", default="none")
+    request: ContextVar[str] = ContextVar("request")
+    request.set("when the wheel was made")
     seen: list[str] = []
+    came = asyncio.Event()
 
     def look() -> None:
         seen.append(request.get())
-        request.set("changed by the callback")
+        came.set()
 
-    for name in ("first", "second"):
-        request.set(name)
-        wheel.call_later(1, look)
-    shared = copy_context()
-    shared.run(request.set, "shared")
-    wheel.call_later(1, look, context=shared)
-    wheel.call_later(1, look, context=shared)
+    clock = VirtualClock() if virtual else SystemClock(timerfd=timerfd)
+    async with AsyncWheel[object](clock) as wheel:
+        request.set("when the timer was added")
+        wheel.call_at(0, look)
+        await asyncio.wait_for(came.wait(), 30)
+    assert seen == ["when the wheel was made"]
+
+
+async def test_a_callback_runs_in_the_context_it_is_given(
+    clock: VirtualClock, wheel: AsyncWheel[object]
+) -> None:
+    request: ContextVar[str] = ContextVar("request")
+    request.set("when the timer was added")
+    seen: list[str] = []
+    wheel.call_later(1, lambda: seen.append(request.get()), context=copy_context())
+    wheel.call_later(1, lambda: seen.append(request.get("none")), context=Context())
+    request.set("later")
     await clock.advance(2 * SECOND_NS)
-    assert seen == ["first", "second", "shared", "changed by the callback"]
-    assert request.get() == "second"
+    assert seen == ["when the timer was added", "none"]
 
 
 @pytest.mark.parametrize("when_ns", [1.5, "soon", None])
@@ -285,7 +300,18 @@ async def test_a_portion_has_at_least_one(clock: VirtualClock) -> None:
         AsyncWheel[object](clock, portion=0)
 
 
-async def test_a_timer_is_small(wheel: AsyncWheel[object]) -> None:
+@pytest.mark.parametrize("callback", [None, "print"])
+async def test_a_callback_is_callable(wheel: AsyncWheel[object], callback: Any) -> None:
+    with pytest.raises(TypeError, match="a callback must be callable, not"):
+        wheel.call_later(1, callback)
+    assert len(wheel) == 0
+
+
+async def test_an_instant_beyond_the_wheels_reach_is_refused(wheel: AsyncWheel[object]) -> None:
+    for when_ns in (-1, 1 << 63, 1 << 100):
+        with pytest.raises(DeadlineOutOfRange):
+            wheel.call_at(when_ns, print)
     timer = wheel.call_later(1, print)
-    assert isinstance(timer, Timer)
-    assert not hasattr(timer, "__dict__")
+    with pytest.raises(DeadlineOutOfRange):
+        timer.reschedule(-1)
+    assert len(wheel) == 1
