@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 export PATH := $(abspath $(BIN)):$(PATH)
 
-EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/_engine/* src/wheelsched/_classes/*)
+EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/aio/*.pyx src/wheelsched/_engine/* src/wheelsched/_classes/*)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types check dist clean
@@ -40,7 +40,7 @@ lint: setup ## ruff, cython-lint and the import contracts
 
 types: setup ## mypy, and the stubs of the extensions against the extensions
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest wheelsched._wheel wheelsched._timer
+	$(BIN)/python -m mypy.stubtest wheelsched._wheel wheelsched.aio._callbacks
 
 dist: setup ## build the sdist and the wheel
 	rm -rf dist
@@ -49,4 +49,4 @@ dist: setup ## build the sdist and the wheel
 check: lint types dist test ## what CI runs
 
 clean: ## remove everything that was built
-	rm -rf $(VENV) build dist src/*.egg-info src/wheelsched/*.so src/wheelsched/*.c
+	rm -rf $(VENV) build dist src/*.egg-info $(wildcard src/wheelsched/*.so src/wheelsched/*/*.so src/wheelsched/*.c src/wheelsched/*/*.c)

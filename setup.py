@@ -27,10 +27,10 @@ def link_flags() -> list[str]:
     return ["-fsanitize=address,undefined"] if SANITIZE else []
 
 
-def extension(name: str, depends: list[str] | None = None) -> Extension:
+def extension(path: str, depends: list[str] | None = None) -> Extension:
     return Extension(
-        f"wheelsched.{name}",
-        [f"src/wheelsched/{name}.pyx"],
+        f"wheelsched.{path.replace('/', '.')}",
+        [f"src/wheelsched/{path}.pyx"],
         depends=depends or [],
         extra_compile_args=compile_flags(),
         extra_link_args=link_flags(),
@@ -41,7 +41,7 @@ setup(
     ext_modules=cythonize(
         [
             extension("_wheel", [str(part) for part in PACKAGE.glob("_*/*.px[di]")]),
-            extension("_timer"),
+            extension("aio/_callbacks"),
         ],
         compiler_directives={
             "language_level": 3,

@@ -9,15 +9,14 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from wheelsched.alarm import CallAtAlarm, TimerfdAlarm
 from wheelsched.ports import Alarm
 
+_now_ns: Callable[[], int]
 if sys.platform == "linux":
-
-    def _now_ns() -> int:
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-
+    _now_ns = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
 else:
     _now_ns = time.monotonic_ns
 

@@ -1,6 +1,6 @@
 """The timing wheel on a running asyncio loop: callbacks and batches at their time, never early."""
 
-from wheelsched._timer import Timer
+from wheelsched.aio._callbacks import Timer
 from wheelsched.aio.wheel import AsyncWheel, AsyncWheelStats, Pending
 
 __all__ = ["AsyncWheel", "AsyncWheelStats", "Pending", "Timer"]

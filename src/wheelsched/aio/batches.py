@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from wheelsched._wheel import ObjectWheel, WheelStats
-from wheelsched.aio.loop import check_loop
+from wheelsched.aio._callbacks import check_loop
 from wheelsched.errors import WheelClosed
 from wheelsched.ports import Clock
 
@@ -24,13 +24,18 @@ class Batches(Generic[Item]):
     """The wheel of items; `expect(when_ns)` is told what to wake the consumers for."""
 
     def __init__(
-        self, wheel: ObjectWheel[Item], *, clock: Clock, expect: Callable[[int], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        wheel: ObjectWheel[Item],
+        *,
+        clock: Clock,
+        expect: Callable[[int], None],
     ) -> None:
+        self._loop = loop
         self._wheel = wheel
         self._clock = clock
         self._expect = expect
         self._waiting: list[asyncio.Future[None]] = []
-        self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
         return len(self._wheel)

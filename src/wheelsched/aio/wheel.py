@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar, TypeVarTuple
 
-from wheelsched._timer import Timer
 from wheelsched._wheel import ObjectWheel, WheelStats
+from wheelsched.aio._callbacks import Callbacks, Timer, check_loop
 from wheelsched.aio.batches import Batches
-from wheelsched.aio.callbacks import Callbacks
-from wheelsched.aio.loop import check_loop
 from wheelsched.clock import SystemClock
 from wheelsched.ports import Clock
 
@@ -78,16 +76,21 @@ class AsyncWheel(Generic[Item]):
         exact_order: bool = False,
         portion: int = 256,
     ) -> None:
+        if portion < 1:
+            raise ValueError(f"portion must be at least 1, not {portion}")
         self._loop = asyncio.get_running_loop()
         self._clock = SystemClock() if clock is None else clock
+        self._portion = portion
         now_ns = self._clock.now_ns()
         self._callbacks = Callbacks(
+            self._loop,
             ObjectWheel(now_ns, tick_shift=tick_shift, exact_order=exact_order),
             after=self._after,
             expect=self._expect,
-            portion=portion,
+            report=self._report,
         )
         self._batches: Batches[Item] = Batches(
+            self._loop,
             ObjectWheel(now_ns, tick_shift=tick_shift, exact_order=exact_order),
             clock=self._clock,
             expect=self._expect,
@@ -95,6 +98,7 @@ class AsyncWheel(Generic[Item]):
         self._alarm = self._clock.alarm(self._ring)
         self._alarm_ns = _NEVER_NS
         self._wakeups = 0
+        self._failed_callbacks = 0
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -130,7 +134,7 @@ class AsyncWheel(Generic[Item]):
             callbacks=self._callbacks.stats(),
             items=self._batches.stats(),
             wakeups=self._wakeups,
-            failed_callbacks=self._callbacks.failed,
+            failed_callbacks=self._failed_callbacks,
         )
 
     def call_at(
@@ -205,7 +209,7 @@ class AsyncWheel(Generic[Item]):
         # Nothing that a callback adds needs the alarm: it is set when the portion is through.
         self._alarm_ns = 0
         try:
-            self._callbacks.call_due(now_ns)
+            self._callbacks.call_due(now_ns, self._portion)
         finally:
             self._alarm_ns = _NEVER_NS
             if not self._closed:
@@ -223,4 +227,15 @@ class AsyncWheel(Generic[Item]):
             self._alarm.set(next_ns)
 
     def _after(self, delay_s: float) -> int:
-        return self._clock.now_ns() + max(0, int(delay_s * _NS_PER_SECOND))
+        now_ns = self._clock.now_ns()
+        return now_ns if delay_s <= 0 else now_ns + int(delay_s * _NS_PER_SECOND)
+
+    def _report(self, timer: Timer, callback: Callable[..., object], error: BaseException) -> None:
+        self._failed_callbacks += 1
+        self._loop.call_exception_handler(
+            {
+                "message": f"Exception in callback {callback!r} of an AsyncWheel",
+                "exception": error,
+                "timer": timer,
+            }
+        )

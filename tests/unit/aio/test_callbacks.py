@@ -1,11 +1,13 @@
 import asyncio
+import gc
+import weakref
 from contextvars import Context, ContextVar, copy_context
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from wheelsched.aio import AsyncWheel
+from wheelsched.aio import AsyncWheel, Timer
 from wheelsched.clock import SystemClock
 from wheelsched.errors import DeadlineOutOfRange
 from wheelsched.testing import VirtualClock
@@ -315,3 +317,26 @@ async def test_an_instant_beyond_the_wheels_reach_is_refused(wheel: AsyncWheel[o
     with pytest.raises(DeadlineOutOfRange):
         timer.reschedule(-1)
     assert len(wheel) == 1
+
+
+async def test_a_timer_without_a_wheel_cannot_be() -> None:
+    new: Any = Timer.__new__
+    for arguments in ((), (None, print, (), None)):
+        with pytest.raises(TypeError):
+            new(Timer, *arguments)
+
+
+async def test_a_timer_in_a_cycle_is_collected(wheel: AsyncWheel[object]) -> None:
+    class Connection:
+        timer: Timer
+
+        def expire(self) -> None:
+            pass
+
+    connection = Connection()
+    connection.timer = wheel.call_later(1, connection.expire)
+    gone = weakref.ref(connection)
+    wheel.close()
+    del connection
+    gc.collect()
+    assert gone() is None

@@ -1,0 +1,53 @@
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, Self, final
+
+from wheelsched._wheel import ObjectWheel, WheelStats
+
+def check_loop(loop: AbstractEventLoop) -> int: ...
+
+@final
+class Timer:
+    def __new__(
+        cls,
+        owner: Callbacks,
+        callback: Callable[..., object],
+        args: tuple[object, ...],
+        context: Context | None,
+    ) -> Self: ...
+    @property
+    def callback(self) -> Callable[..., object] | None: ...
+    @property
+    def args(self) -> tuple[Any, ...]: ...
+    @property
+    def context(self) -> Context | None: ...
+    @property
+    def when_ns(self) -> int: ...
+    def cancel(self) -> bool: ...
+    def reschedule(self, when_ns: int) -> bool: ...
+    def reschedule_later(self, delay_s: float) -> bool: ...
+
+@final
+class Callbacks:
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        wheel: ObjectWheel[Timer],
+        *,
+        after: Callable[[float], int],
+        expect: Callable[[int], object],
+        report: Callable[[Timer, Callable[..., object], BaseException], object],
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def stats(self) -> WheelStats: ...
+    def add(
+        self,
+        when_ns: int,
+        callback: Callable[..., object],
+        args: tuple[object, ...],
+        context: Context | None,
+    ) -> Timer: ...
+    def next_expiry(self) -> int | None: ...
+    def call_due(self, now_ns: int, limit: int) -> None: ...
+    def close(self) -> list[Timer]: ...

@@ -1,0 +1,210 @@
+"""The callbacks of an AsyncWheel: timers, and the portion of them that is being called.
+
+In C because a hot second goes through here callback by callback. The timers of one tick lie all
+over memory, since they were added at different times; reading a few of them ahead of the call
+hides most of that, and halves what a callback costs.
+
+Invariant: a timer waits in the wheel, or is due (it has left the wheel with its portion and is
+not called yet), or is done (its `callback` is None). A portion is called to its end before the
+next one leaves the wheel, whatever its callbacks raise, cancel or reschedule.
+"""
+
+from asyncio import get_running_loop
+
+from wheelsched.errors import WrongLoop
+
+cimport cython
+from cpython.list cimport PyList_GET_ITEM
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+cdef extern from *:
+    void prefetch "__builtin_prefetch" (const void* address) noexcept nogil
+
+cdef enum:
+    TIMER_AHEAD = 8
+    ARGUMENTS_AHEAD = 4     # after the timer itself, which says where they are
+    COLLECTOR_HEADER = 16   # lies before each object, and is written when the object dies
+
+
+cpdef int check_loop(loop) except -1:
+    """Raise WrongLoop unless `loop` is the one that runs here: so no two threads come further."""
+    try:
+        running = get_running_loop()
+    except RuntimeError:
+        raise WrongLoop from None
+    if running is not loop:
+        raise WrongLoop
+    return 0
+
+
+cdef class Callbacks
+
+
+@cython.final
+cdef class Timer:
+    """A callback that waits for its time. Once called or cancelled, its `callback` is None."""
+
+    cdef readonly object callback
+    cdef readonly tuple args
+    cdef readonly object context
+    cdef readonly int64_t when_ns
+    cdef Callbacks owner
+    cdef int64_t handle     # in the wheel, where the timer is its own payload
+    cdef bint moved         # back into the wheel while it was due
+
+    def __cinit__(self, Callbacks owner not None, callback, tuple args not None, context):
+        if not callable(callback):
+            raise TypeError(f"a callback must be callable, not {callback!r}")
+        self.owner = owner
+        self.callback = callback
+        self.args = args
+        self.context = context
+
+    def __repr__(self):
+        return f"<Timer {self.callback!r} at {self.when_ns} ns>"
+
+    def cancel(self):
+        """Return True when the callback will now never be called, False when it was too late.
+
+        Allowed on a closed wheel, so that a `finally` need not ask.
+        """
+        return self.owner.cancel(self)
+
+    def reschedule(self, when_ns):
+        """Call back at `when_ns` instead. False when it was called or cancelled already."""
+        return self.owner.reschedule(self, when_ns)
+
+    def reschedule_later(self, delay_s):
+        """Call back in `delay_s` from now instead. False as in `reschedule`."""
+        return self.owner.reschedule(self, self.owner.after(delay_s))
+
+
+@cython.final
+cdef class Callbacks:
+    """The wheel of callbacks; `expect(when_ns)` is told what to wake up for.
+
+    `after(delay_s)` gives the instant, and `report(timer, callback, error)` takes what a callback
+    raised.
+    """
+
+    cdef object loop
+    cdef object wheel
+    cdef object after
+    cdef object expect
+    cdef object report
+    cdef list portion
+    cdef Py_ssize_t called  # how many of the portion
+
+    def __init__(self, loop, wheel, *, after, expect, report):
+        self.loop = loop
+        self.wheel = wheel
+        self.after = after
+        self.expect = expect
+        self.report = report
+        self.portion = []
+        self.called = 0
+
+    def __len__(self):
+        return len(self.wheel) + len(self.due())
+
+    def stats(self):
+        return self.wheel.stats()
+
+    def add(self, when_ns, callback, tuple args not None, context):
+        """Call `callback(*args)` at `when_ns`, in `context` if that is not None; its timer."""
+        cdef Timer timer = Timer(self, callback, args, context)
+        check_loop(self.loop)
+        timer.handle = self.wheel.add(when_ns, timer)
+        timer.when_ns = when_ns
+        self.expect(when_ns)
+        return timer
+
+    def next_expiry(self):
+        """When there is something to call, None when never."""
+        # A portion is left over only if a callback raised KeyboardInterrupt or SystemExit.
+        if self.called < len(self.portion):
+            return self.wheel.now_ns
+        return self.wheel.next_expiry()
+
+    def call_due(self, now_ns, limit):
+        """Call one portion of what is due, at most `limit`; an exception goes to `report`."""
+        if self.called == len(self.portion):
+            self.portion = self.wheel.advance(now_ns, limit)
+            self.called = 0
+            self.read_first_ahead()
+        while self.called < len(self.portion):
+            self.read_ahead()
+            self.called += 1
+            self.call(self.portion[self.called - 1])
+
+    def close(self):
+        """Return the timers that were never called, in the order of their times."""
+        pending = self.due() + self.wheel.advance(self.wheel.max_deadline_ns)
+        self.called = len(self.portion)
+        self.wheel.close()
+        return pending
+
+    cdef bint cancel(self, Timer timer) except -1:
+        check_loop(self.loop)
+        if timer.callback is None or self.wheel.closed:
+            return False
+        self.wheel.cancel(timer.handle)
+        timer.callback = None
+        timer.args = ()
+        return True
+
+    cdef bint reschedule(self, Timer timer, when_ns) except -1:
+        check_loop(self.loop)
+        if timer.callback is None:
+            return False
+        if not self.wheel.reschedule(timer.handle, when_ns):
+            # It is due, and an earlier callback of its portion moves it: back into the wheel.
+            timer.handle = self.wheel.add(when_ns, timer)
+            timer.moved = True
+        timer.when_ns = when_ns
+        self.expect(when_ns)
+        return True
+
+    cdef list due(self):
+        cdef Timer timer
+        return [
+            timer for timer in self.portion[self.called:]
+            if timer.callback is not None and not timer.moved
+        ]
+
+    cdef int call(self, Timer timer) except -1:
+        callback = timer.callback
+        if timer.moved:
+            timer.moved = False
+        elif callback is not None:
+            timer.callback = None
+            try:
+                if timer.context is None:
+                    callback(*timer.args)
+                else:
+                    timer.context.run(callback, *timer.args)
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # as asyncio's own handles do
+                self.report(timer, callback, error)
+        return 0
+
+    cdef void read_first_ahead(self) noexcept:
+        cdef Py_ssize_t i
+        for i in range(min(TIMER_AHEAD, len(self.portion))):
+            read_object_ahead(PyList_GET_ITEM(self.portion, i))
+
+    cdef inline void read_ahead(self) noexcept:
+        cdef Py_ssize_t count = len(self.portion)
+        cdef Timer near  # nothing else is in this wheel
+        if self.called + TIMER_AHEAD < count:
+            read_object_ahead(PyList_GET_ITEM(self.portion, self.called + TIMER_AHEAD))
+        if self.called + ARGUMENTS_AHEAD < count:
+            near = <Timer> PyList_GET_ITEM(self.portion, self.called + ARGUMENTS_AHEAD)
+            read_object_ahead(<PyObject*> near.args)
+
+
+cdef inline void read_object_ahead(PyObject* target) noexcept:
+    prefetch(<char*> target - COLLECTOR_HEADER)
+    prefetch(<char*> target + sizeof(PyObject) + COLLECTOR_HEADER)
