@@ -6,9 +6,10 @@ PYTEST := $(BIN)/python -m pytest
 export PATH := $(abspath $(BIN)):$(PATH)
 
 EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/_engine/* src/wheelsched/_classes/*)
+WHEEL_TESTS := tests/unit/wheel tests/property/test_wheel.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types check dist clean
+.PHONY: help setup test test-long test-asan lint types dist check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -26,8 +27,23 @@ $(VENV)/.built: $(VENV)/.installed $(EXTENSION)
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
-test: setup ## the tests
-	$(PYTEST)
+test: setup ## the tests, a few minutes
+	$(PYTEST) -m "not long"
+
+test-long: setup ## the same with many more examples, and ten million operations on the wheel
+	HYPOTHESIS_PROFILE=long $(PYTEST) tests/property
+
+# The sanitized extension is built beside the sources, in a copy of its own.
+test-asan: setup ## the wheel's tests on a build with the address and undefined-behaviour sanitizers
+	rm -rf build/asan && mkdir -p build/asan/src && cp -r src/wheelsched build/asan/src/
+	rm -f build/asan/src/wheelsched/*.so build/asan/src/wheelsched/_wheel.c
+	cp setup.py pyproject.toml README.md LICENSE build/asan/
+	cd build/asan && WHEELSCHED_SANITIZE=1 $(abspath $(BIN))/python setup.py --quiet build_ext --inplace
+	@nm -D build/asan/src/wheelsched/_wheel.*.so | grep -q __asan_init
+	PYTHONPATH=build/asan/src PYTHONMALLOC=malloc \
+	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
+	$(PYTEST) -m "not long" -p no:cacheprovider $(WHEEL_TESTS)
 
 lint: setup ## ruff, cython-lint and the import contracts
 	$(BIN)/ruff check
