@@ -5,10 +5,12 @@ BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 export PATH := $(abspath $(BIN)):$(PATH)
 
-EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/aio/*.pyx src/wheelsched/_engine/* src/wheelsched/_classes/*)
+EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/aio/*.pyx \
+	src/wheelsched/_engine/* src/wheelsched/_classes/*)
+WHEEL_TESTS := tests/unit/wheel tests/unit/aio tests/property
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types check dist clean
+.PHONY: help setup demo test test-long test-asan lint types dist check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -29,8 +31,23 @@ $(VENV)/.built: $(VENV)/.installed $(EXTENSION)
 demo: setup ## half a million timers in one second, and how late they were
 	$(BIN)/python examples/half_a_million.py
 
-test: setup ## the tests
-	$(PYTEST)
+test: setup ## the tests, a few minutes
+	$(PYTEST) -m "not long"
+
+test-long: setup ## the same with many more examples, and ten million operations on the wheel
+	HYPOTHESIS_PROFILE=long $(PYTEST) tests/property
+
+# The sanitized extension is built beside the sources, in a copy of its own.
+test-asan: setup ## the wheel's tests on a build with the address and undefined-behaviour sanitizers
+	rm -rf build/asan && mkdir -p build/asan/src && cp -r src/wheelsched build/asan/src/
+	find build/asan/src -name '*.so' -delete -o -name '*.c' -delete
+	cp setup.py pyproject.toml README.md LICENSE build/asan/
+	cd build/asan && WHEELSCHED_SANITIZE=1 $(abspath $(BIN))/python setup.py --quiet build_ext --inplace
+	@nm -D build/asan/src/wheelsched/_wheel.*.so | grep -q __asan_init
+	PYTHONPATH=build/asan/src PYTHONMALLOC=malloc \
+	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
+	$(PYTEST) -m "not long" -p no:cacheprovider $(WHEEL_TESTS)
 
 lint: setup ## ruff, cython-lint and the import contracts
 	$(BIN)/ruff check
@@ -49,4 +66,5 @@ dist: setup ## build the sdist and the wheel
 check: lint types dist test ## what CI runs
 
 clean: ## remove everything that was built
-	rm -rf $(VENV) build dist src/*.egg-info $(wildcard src/wheelsched/*.so src/wheelsched/*/*.so src/wheelsched/*.c src/wheelsched/*/*.c)
+	rm -rf $(VENV) build dist src/*.egg-info
+	find src -name '*.so' -delete -o -name '*.c' -delete

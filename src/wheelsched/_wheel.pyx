@@ -62,12 +62,13 @@ from ._engine.index cimport (
 )
 from ._engine.levels cimport Engine, prefetch_tail
 from ._engine.nodes cimport (
-    Node, handle_is_foreign, handle_of, key_at, node_at, node_of_handle, nodes_capacity, nodes_init,
+    Node, handle_is_foreign, handle_of, key_at, next_handle, node_at, node_of_handle,
+    nodes_capacity, nodes_init,
 )
-from ._engine.slots cimport POOL_BLOCK, Chunk, prefetch
+from ._engine.slots cimport POOL_BLOCK, Chunk, pool_available, prefetch
 from ._engine.timers cimport (
-    add_timer, cancel_timer, count_due, engine_clear, engine_init, engine_release, move_timer,
-    reserve_entries, reserve_timers, touch_reserved,
+    add_timer, cancel_timer, chunks_for, count_due, engine_clear, engine_init, engine_release,
+    move_timer, moves_earlier, reserve_entries, reserve_timers, touch_reserved,
 )
 
 cdef extern from "Python.h":

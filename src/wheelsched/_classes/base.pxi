@@ -72,7 +72,7 @@ cdef class BaseWheel:
     @property
     def tick_ns(self):
         """The length of a tick: the most by which a timer expires late."""
-        return 1 << self.engine.tick_shift
+        return <int64_t>1 << self.engine.tick_shift
 
     @property
     def max_deadline_ns(self):

@@ -65,9 +65,8 @@ cdef class HandleWheel(BaseWheel):
         node = self.find(wanted)
         if node == NULL:
             return False
-        if reserve_entries(&self.engine, 1) < 0:
+        if move_timer(&self.engine, node, <uint32_t>wanted, deadline) < 0:
             raise MemoryError("no memory to move a timer")
-        move_timer(&self.engine, node, <uint32_t>wanted, deadline)
         return True
 
     def deadline(self, handle):
@@ -109,15 +108,16 @@ cdef class HandleWheel(BaseWheel):
         self.require_open()
         self.require_handles(wanted)
         self.require_deadlines(deadlines)
-        if reserve_entries(&self.engine, wanted.count) < 0:
-            raise MemoryError(f"no memory to move {wanted.count} timers")
+        self.reserve_moves(wanted.count, items, times)
         for i in range(wanted.count):
             if i + PREFETCH_AHEAD < wanted.count:
                 prefetch(node_at(&self.engine.nodes, <uint32_t>items[i + PREFETCH_AHEAD]))
             node = node_of_handle(&self.engine.nodes, items[i])
-            if node != NULL:
-                move_timer(&self.engine, node, <uint32_t>items[i], times[i])
-                moved += 1
+            if node == NULL:
+                continue
+            if move_timer(&self.engine, node, <uint32_t>items[i], times[i]) < 0:
+                raise MemoryError("no memory to move a timer that the batch names repeatedly")
+            moved += 1
         return moved
 
     @cython.final
@@ -126,6 +126,24 @@ cdef class HandleWheel(BaseWheel):
         if handle_is_foreign(&self.engine.nodes, handle):
             raise ForeignHandle(f"handle {handle} was never issued by this wheel")
         return node_of_handle(&self.engine.nodes, handle)
+
+    cdef int reserve_moves(
+        self, Py_ssize_t count, const int64_t* handles, const int64_t* times
+    ) except -1:
+        """Make room for the timers that move to an earlier tick; the others need none."""
+        cdef size_t earlier = 0
+        cdef Py_ssize_t i
+        cdef Node* node
+        if pool_available(&self.engine.pool) >= chunks_for(count):
+            return 0
+        for i in range(count):
+            if i + PREFETCH_AHEAD < count:
+                prefetch(node_at(&self.engine.nodes, <uint32_t>handles[i + PREFETCH_AHEAD]))
+            node = node_of_handle(&self.engine.nodes, handles[i])
+            earlier += node != NULL and moves_earlier(&self.engine, node, times[i])
+        if reserve_entries(&self.engine, earlier) < 0:
+            raise MemoryError(f"no memory to move {earlier} timers")
+        return 0
 
     cdef int require_handles(self, _Buffer handles) except -1:
         cdef const int64_t* items = handles.int64s()
@@ -148,12 +166,12 @@ cdef class Wheel(HandleWheel):
         """Add a timer; its handle."""
         cdef int64_t deadline = self.as_deadline(deadline_ns)
         cdef int64_t number = as_int64(key, "key")
-        cdef uint32_t index
+        cdef object handle
         self.require_open()
         self.reserve(1)
-        index = add_timer(&self.engine, deadline)
-        key_at(&self.engine.nodes, index)[0] = number
-        return handle_of(&self.engine.nodes, index)
+        handle = PyLong_FromLongLong(next_handle(&self.engine.nodes))
+        key_at(&self.engine.nodes, add_timer(&self.engine, deadline))[0] = number
+        return handle
 
     def add_many(self, deadlines_ns, keys):
         """Add a timer for each deadline and key of two buffers; their handles, as array('q')."""
@@ -210,13 +228,13 @@ cdef class ObjectWheel(HandleWheel):
     def add(self, deadline_ns, payload):
         """Add a timer; its handle."""
         cdef int64_t deadline = self.as_deadline(deadline_ns)
-        cdef uint32_t index
+        cdef object handle
         self.require_open()
         self.reserve(1)
         self.reserve_payloads()
-        index = add_timer(&self.engine, deadline)
-        self.payloads[index] = payload
-        return handle_of(&self.engine.nodes, index)
+        handle = PyLong_FromLongLong(next_handle(&self.engine.nodes))
+        self.payloads[add_timer(&self.engine, deadline)] = payload
+        return handle
 
     def add_many(self, deadlines_ns, payloads):
         """Add a timer for each deadline of a buffer; their handles, as array('q')."""

@@ -25,7 +25,7 @@ cdef class KeyWheel(BaseWheel):
         self.read_key(key, words)
         self.require_open()
         self.reserve(1)
-        return self.upsert_one(words, deadline)
+        return self.upsert_one(words, deadline) == 1
 
     def discard(self, key):
         """Cancel the timer of this key; whether there was one."""
@@ -53,7 +53,7 @@ cdef class KeyWheel(BaseWheel):
         same_length(names, "keys", deadlines, "deadlines_ns")
         self.require_open()
         self.require_deadlines(deadlines)
-        self.reserve(deadlines.count)
+        self.reserve_upserts(names, deadlines.int64s())
         for i in range(names.count):
             self.prefetch_key(names, i)
             self.copy_key(names, i, words)
@@ -116,15 +116,19 @@ cdef class KeyWheel(BaseWheel):
             self.copy_key(keys, i + PREFETCH_AHEAD, words)
             prefetch_member(&self.index, &self.engine.nodes, words)
 
-    cdef bint upsert_one(self, const int64_t* words, int64_t deadline_ns) noexcept:
+    cdef int upsert_one(self, const int64_t* words, int64_t deadline_ns) except -1:
+        """1 when the key is new, 0 when its timer was moved."""
         cdef uint32_t index = index_find(&self.index, &self.engine.nodes, words)
-        if index != NOT_FOUND:
-            move_timer(&self.engine, node_at(&self.engine.nodes, index), index, deadline_ns)
-            return False
-        index = add_timer(&self.engine, deadline_ns)
-        memcpy(key_at(&self.engine.nodes, index), words, 8 * self.key_words)
-        index_insert(&self.index, &self.engine.nodes, index)
-        return True
+        if index == NOT_FOUND:
+            index = add_timer(&self.engine, deadline_ns)
+            memcpy(key_at(&self.engine.nodes, index), words, 8 * self.key_words)
+            index_insert(&self.index, &self.engine.nodes, index)
+            return 1
+        if move_timer(
+            &self.engine, node_at(&self.engine.nodes, index), index, deadline_ns
+        ) < 0:
+            raise MemoryError("no memory to move a timer that the batch names repeatedly")
+        return 0
 
     cdef bint discard_one(self, const int64_t* words) noexcept:
         cdef uint32_t index = index_find(&self.index, &self.engine.nodes, words)
@@ -133,6 +137,28 @@ cdef class KeyWheel(BaseWheel):
         index_remove(&self.index, &self.engine.nodes, index)
         cancel_timer(&self.engine, node_at(&self.engine.nodes, index), index)
         return True
+
+    cdef int reserve_upserts(self, _Buffer keys, const int64_t* times) except -1:
+        """Make room for the keys that are new and the timers that move to an earlier tick."""
+        cdef int64_t words[2]
+        cdef size_t added = 0
+        cdef size_t earlier = 0
+        cdef uint32_t index
+        cdef Py_ssize_t i
+        for i in range(keys.count):
+            self.prefetch_key(keys, i)
+            self.copy_key(keys, i, words)
+            index = index_find(&self.index, &self.engine.nodes, words)
+            if index == NOT_FOUND:
+                added += 1
+            else:
+                earlier += moves_earlier(
+                    &self.engine, node_at(&self.engine.nodes, index), times[i]
+                )
+        self.reserve(added)
+        if reserve_entries(&self.engine, added + earlier) < 0:
+            raise MemoryError(f"no memory to move {earlier} timers")
+        return 0
 
     cdef int reserve(self, size_t timers) except -1:
         if index_reserve(&self.index, timers) < 0:

@@ -162,6 +162,13 @@ cdef inline int64_t handle_of(Nodes* nodes, uint32_t index) noexcept nogil:
     return <int64_t>(<uint64_t>node_at(nodes, index).generation << 32 | index)
 
 
+cdef inline int64_t next_handle(Nodes* nodes) noexcept nogil:
+    """The handle of the timer that will be added next; room must have been reserved."""
+    if nodes.free_count != 0:
+        return handle_of(nodes, free_at(nodes, nodes.free_count - 1)[0])
+    return <int64_t>(<uint64_t>nodes.first_generation << 32 | nodes.used)
+
+
 cdef inline void nodes_release(Nodes* nodes) noexcept nogil:
     cdef size_t i
     for i in range(nodes.segment_count):

@@ -1,7 +1,7 @@
 """Timers: adding, cancelling and moving them one by one, and counting them all.
 
-Reserve first, then add: with the room reserved nothing here can fail, and so a batch is
-done whole or not at all.
+Reserve first, then add: with the room reserved nothing can fail, and so a batch is done whole
+or not at all.
 """
 
 from cpython.mem cimport PyMem_RawFree
@@ -55,10 +55,13 @@ cdef inline void engine_clear(Engine* engine) noexcept nogil:
     engine.pool.free_count = 0
 
 
+cdef inline size_t chunks_for(size_t entries) noexcept nogil:
+    """Enough chunks to write that many entries, whichever slots they belong to."""
+    return entries // CHUNK_ENTRIES + min(entries, <size_t>SLOTS)
+
+
 cdef inline int reserve_entries(Engine* engine, size_t entries) noexcept nogil:
-    """Make sure that `entries` can be written, whichever slots they belong to."""
-    cdef size_t chunks = entries // CHUNK_ENTRIES + min(entries, <size_t>SLOTS)
-    return pool_reserve(&engine.pool, chunks + engine.pool.held)
+    return pool_reserve(&engine.pool, chunks_for(entries))
 
 
 cdef inline int reserve_timers(Engine* engine, size_t timers) noexcept nogil:
@@ -101,23 +104,29 @@ cdef inline void cancel_timer(Engine* engine, Node* node, uint32_t index) noexce
     entry_went_stale(engine)
 
 
-cdef inline void move_timer(
+cdef inline bint moves_earlier(Engine* engine, Node* node, int64_t deadline_ns) noexcept nogil:
+    return tick_of(engine, deadline_ns) < tick_of(engine, node.deadline_ns)
+
+
+cdef inline int move_timer(
     Engine* engine, Node* node, uint32_t index, int64_t deadline_ns
 ) noexcept nogil:
-    """Give a timer another deadline; room for one entry must have been reserved.
+    """Give a timer another deadline; -1, and nothing changed, without memory for an entry.
 
     To a later tick, or within its own, that is one store: the old entry is met at the latest
     at that tick, and written again where the timer belongs by then. To an earlier tick it
     takes a new entry.
     """
-    if tick_of(engine, deadline_ns) < tick_of(engine, node.deadline_ns):
-        place(engine, index, node.tag + 1, deadline_ns)
-        node.tag += 1
-        engine.replaced += 1
+    if not moves_earlier(engine, node, deadline_ns):
         node.deadline_ns = deadline_ns
-        entry_went_stale(engine)
-    else:
-        node.deadline_ns = deadline_ns
+        return 0
+    if place(engine, index, node.tag + 1, deadline_ns) < 0:
+        return -1
+    node.tag += 1
+    node.deadline_ns = deadline_ns
+    engine.replaced += 1
+    entry_went_stale(engine)
+    return 0
 
 
 cdef inline void count_due(
