@@ -46,13 +46,13 @@ class Batches(Generic[Item]):
     def add(self, when_ns: int, item: Item) -> int:
         check_loop(self._loop)
         handle = self._wheel.add(when_ns, item)
-        self._expect(when_ns)
+        self._tell_waiting(when_ns)
         return handle
 
     def add_many(self, whens_ns: "Buffer", items: Sequence[Item]) -> "array[int]":
         check_loop(self._loop)
         handles = self._wheel.add_many(whens_ns, items)
-        self._expect(0)
+        self._tell_waiting(0)
         return handles
 
     def cancel(self, handle: int) -> bool:
@@ -62,7 +62,7 @@ class Batches(Generic[Item]):
     def reschedule(self, handle: int, when_ns: int) -> bool:
         check_loop(self._loop)
         moved = self._wheel.reschedule(handle, when_ns)
-        self._expect(when_ns)
+        self._tell_waiting(when_ns)
         return moved
 
     def next_expiry(self) -> int | None:
@@ -90,6 +90,10 @@ class Batches(Generic[Item]):
                 await self._clock.sleep(0)
             else:
                 await self._expiry()
+
+    def _tell_waiting(self, when_ns: int) -> None:
+        if self._waiting:
+            self._expect(when_ns)
 
     async def _expiry(self) -> None:
         woken = self._loop.create_future()

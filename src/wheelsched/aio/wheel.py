@@ -62,7 +62,8 @@ class AsyncWheel(Generic[Item]):
 
     A timer comes at the end of its tick: never early, and at most `2**tick_shift` ns and the
     loop's own delay late. Timers of one tick come first in, first out, or with `exact_order`
-    by their times. At most `portion` callbacks are called in one turn of the loop.
+    by their times. At most `portion` callbacks are called in one turn of the loop. `clock` is
+    the system's unless another is given: one that spins, or a VirtualClock in tests.
 
     Leaving `async with` closes the wheel and waits for nothing. A warning in the log says how
     many timers were pending; whoever wants them calls `close`.
