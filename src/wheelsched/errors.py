@@ -26,3 +26,18 @@ class WheelBusy(WheelError, RuntimeError):
 
 class WheelClosed(WheelError, RuntimeError):
     """the wheel is closed"""
+
+
+# What a user wrote and the core refuses.
+
+
+class InvalidField(WheelschedError, ValueError):
+    """a field does not hold what it should"""
+
+    def __init__(self, message: str | None = None, *, pointer: str = "") -> None:
+        super().__init__(message)
+        self.pointer = pointer  # RFC 6901, into the document that was written
+
+
+class InvalidDuration(InvalidField):
+    """a duration is written as whole numbers with units, such as '90s' or '1h30m'"""
