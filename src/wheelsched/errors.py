@@ -41,3 +41,7 @@ class InvalidField(WheelschedError, ValueError):
 
 class InvalidDuration(InvalidField):
     """a duration is written as whole numbers with units, such as '90s' or '1h30m'"""
+
+
+class InvalidRunId(WheelschedError, ValueError):
+    """a run id is the job id in 32 hex digits, '-', and the due time in microseconds"""
