@@ -28,7 +28,8 @@ from msgspec import Raw, Struct
 
 from wheelsched.core.duration import MILLISECOND, MINUTE
 from wheelsched.core.outcome import Outcome
-from wheelsched.core.policy import DstPolicy, MisfirePolicy, OverlapPolicy, RetryPolicy
+from wheelsched.core.policy import MisfirePolicy, OverlapPolicy, RetryPolicy
+from wheelsched.core.spec import Spec
 from wheelsched.errors import InvalidRunId
 
 DEFAULT_IDEMPOTENCY_KEY: Final = "{{job_id}}:{{scheduled_at_unix}}"
@@ -56,16 +57,15 @@ class Job(Struct, frozen=True, kw_only=True):
     tenant_id: UUID
     name: str
     schedule: Raw  # the JSON as written, a string or an object: what the user gets back
-    timezone: str = "UTC"
+    spec: Spec  # what it means, with time zone, DST rules and jitter
+    anchor_us: int  # where an `every` without a start begins: when the schedule was written
     target: Target
     payload: Raw = Raw(b"null")  # sent byte for byte
     misfire: MisfirePolicy = MisfirePolicy()
     overlap: OverlapPolicy = OverlapPolicy()
     retry: RetryPolicy = RetryPolicy()
     timeout_us: int = 2 * MINUTE
-    jitter_us: int = 0
     priority: int = 0
-    dst: DstPolicy = DstPolicy()
     idempotency_key: str = DEFAULT_IDEMPOTENCY_KEY
     tags: dict[str, str] = {}
     state: JobState = JobState.ACTIVE

@@ -1,4 +1,4 @@
-"""The policies of a job, as values: what to do about lateness, overlap, failure and DST.
+"""The policies of a job, as values: what to do about lateness, overlap and failure.
 
 Invariant: a policy says what is wanted and holds no decision. The decisions are in `misfire`,
 `overlap` and `retry`; what a user may write, and its bounds, in `written`.
@@ -63,23 +63,3 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
     backoff: Backoff = Backoff.EXPONENTIAL
     initial_us: int = SECOND
     max_us: int = 5 * MINUTE
-
-
-class DstGap(StrEnum):
-    """A wall-clock time that a spring change leaves out."""
-
-    SHIFT = "shift"  # fire at the end of the gap
-    SKIP = "skip"
-
-
-class DstOverlap(StrEnum):
-    """A wall-clock time that an autumn change brings twice."""
-
-    FIRST = "first"
-    LAST = "last"
-    BOTH = "both"
-
-
-class DstPolicy(Struct, frozen=True, kw_only=True):
-    gap: DstGap = DstGap.SHIFT
-    overlap: DstOverlap = DstOverlap.FIRST

@@ -19,6 +19,7 @@ from wheelsched.core.model import (
     requested_due_us,
 )
 from wheelsched.core.outcome import Failed
+from wheelsched.core.spec import Spec
 from wheelsched.errors import InvalidRunId
 
 JOB_ID = UUID("018f3c2e-7a9b-7c3d-8e4f-5a6b7c8d9e0f")
@@ -94,6 +95,8 @@ def test_a_job_needs_little_and_survives_the_journey_through_json() -> None:
         tenant_id=TENANT_ID,
         name="weekly-report",
         schedule=Raw(b'"0 9 * * 1"'),
+        spec=Spec(kind="cron", expression="0 9 * * 1", timezone="America/New_York"),
+        anchor_us=DUE_US,
         target=Target(url="https://example.org/hooks/report"),
         payload=Raw(b'{"b":1,  "a":2}'),
         created_at_us=DUE_US,
