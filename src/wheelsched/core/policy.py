@@ -45,6 +45,8 @@ class OverlapPolicy(Struct, frozen=True, kw_only=True):
     @property
     def limit(self) -> int:
         """How many live runs a job may have before the policy decides."""
+        if self.policy is OnOverlap.SKIP:
+            return 1  # the promise of `skip`, whatever else is written
         if self.max_concurrent is not None:
             return self.max_concurrent
         return UNLIMITED_CONCURRENCY if self.policy is OnOverlap.ALLOW else 1
