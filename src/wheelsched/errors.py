@@ -104,3 +104,17 @@ class UnknownTimezone(ScheduleError):
 
 class InvalidDst(ScheduleError):
     """dst.gap is shift or skip, dst.overlap is first, last or both"""
+
+
+# What the core finds impossible.
+
+
+class IllegalMove(WheelschedError):
+    """an event came to a state that it cannot move"""
+
+    def __init__(
+        self, message: str | None = None, *, state: str | None = None, event: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.state = state
+        self.event = event

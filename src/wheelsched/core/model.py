@@ -136,6 +136,7 @@ class Run(Struct, frozen=True, kw_only=True):
     trigger: Trigger = Trigger.SCHEDULE
     backfill_of_us: int | None = None
     attempt: int = 0  # attempts made; 0 until the first is dispatched
+    attempts_before: int = 0  # made before a person last asked to retry: they count no more
     retry_at_us: int | None = None  # when the next attempt is due, while retrying
     armed_at_us: int | None = None
     started_at_us: int | None = None  # of the first attempt
@@ -156,6 +157,11 @@ class Run(Struct, frozen=True, kw_only=True):
     @property
     def run_id(self) -> str:
         return format_run_id(self.key)
+
+    @property
+    def counted_attempt(self) -> int:
+        """The number of the latest attempt, as `max_attempts` and the backoff count it."""
+        return self.attempt - self.attempts_before
 
     @property
     def scheduled_us(self) -> int:
