@@ -118,3 +118,19 @@ class IllegalMove(WheelschedError):
         super().__init__(message)
         self.state = state
         self.event = event
+
+
+class InvalidLeaseTerms(WheelschedError, ValueError):
+    """the margin of a lease must be longer than nothing and shorter than its TTL"""
+
+
+class TokenOutOfRange(WheelschedError, ValueError):
+    """a fencing token is a bigint that is not negative"""
+
+
+class EpochOutOfRange(WheelschedError, ValueError):
+    """an epoch counts from 1 and fits 31 bits"""
+
+
+class TokenCounterExhausted(WheelschedError):
+    """this epoch has no tokens left: the partition needs a new one"""
