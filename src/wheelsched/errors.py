@@ -8,6 +8,11 @@ class WheelschedError(Exception):
         super().__init__(message or type(self).__doc__)
 
 
+def quoted(text: str) -> str:
+    """What was written, in quotes; cut, because an error is not the place for a megabyte."""
+    return repr(text if len(text) <= 40 else text[:39] + "…")
+
+
 class WheelError(WheelschedError):
     """the timing wheel could not do what was asked"""
 
@@ -41,6 +46,10 @@ class InvalidField(WheelschedError, ValueError):
 
 class InvalidDuration(InvalidField):
     """a duration is written as whole numbers with units, such as '90s' or '1h30m'"""
+
+
+class InvalidIdempotencyKey(InvalidField):
+    """an idempotency key is text with placeholders such as {{job_id}} and {{scheduled_at_unix}}"""
 
 
 class InvalidRunId(WheelschedError, ValueError):
