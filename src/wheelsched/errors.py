@@ -44,6 +44,33 @@ class InvalidField(WheelschedError, ValueError):
         self.pointer = pointer  # RFC 6901, into the document that was written
 
 
+class InvalidDocument(WheelschedError, ValueError):
+    """a document has fields that do not hold what they should"""
+
+    def __init__(
+        self, message: str | None = None, *, errors: tuple[InvalidField, ...] = ()
+    ) -> None:
+        self.errors = errors
+        details = "; ".join(f"{error.pointer}: {error}" for error in self.errors)
+        super().__init__(message or details)
+
+
+class WrongType(InvalidField):
+    """a field holds a value of another type"""
+
+
+class FieldOutOfRange(InvalidField):
+    """a field holds a value that is too small or too large"""
+
+
+class UnknownChoice(InvalidField):
+    """a field holds none of the words that it may"""
+
+
+class UnknownField(InvalidField):
+    """there is no such field"""
+
+
 class InvalidDuration(InvalidField):
     """a duration is written as whole numbers with units, such as '90s' or '1h30m'"""
 

@@ -39,6 +39,10 @@ _GRAMMAR: Final = re.compile(
 
 def parse_duration(text: str, *, pointer: str = "") -> int:
     """Microseconds of a duration such as `90s`, `1h30m` or `250ms`."""
+    if text.startswith("-"):
+        raise InvalidDuration(
+            f"{quoted(text)} is negative; the shortest duration is '0s'", pointer=pointer
+        )
     matched = _GRAMMAR.fullmatch(text)
     if not text or matched is None:
         raise InvalidDuration(
