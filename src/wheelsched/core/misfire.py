@@ -58,11 +58,15 @@ class Decision(Struct, frozen=True, kw_only=True):
 def decide(policy: MisfirePolicy, schedule: Schedule, due_us: int, now_us: int) -> Decision:
     """Decide about the timer that stands at `due_us`."""
     timeline = _Timeline(schedule, due_us)
+    if due_us >= now_us:  # as nearly always: armed ahead of its time
+        fire = timeline.fire(due_us, Lane.ON_TIME)
+        return Decision(skip=None, fires=(fire,), next_due_us=schedule.next_after(due_us))
+
     missed = _missed(policy, timeline, now_us)
     cursor_us = due_us if missed is None else schedule.next_after(missed.last_us)
 
     on_time: list[Fire] = []
-    while cursor_us is not None and cursor_us <= max(now_us, due_us):
+    while cursor_us is not None and cursor_us <= now_us:
         if len(on_time) == MAX_ON_TIME:
             break
         on_time.append(timeline.fire(cursor_us, Lane.ON_TIME))
