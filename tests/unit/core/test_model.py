@@ -72,6 +72,18 @@ def test_a_backfill_run_is_for_the_due_time_it_stands_for() -> None:
     assert run.scheduled_us == 123_000_000
 
 
+def test_after_a_retry_by_a_person_attempts_are_counted_anew() -> None:
+    run = Run(
+        job_id=JOB_ID,
+        due_us=DUE_US,
+        tenant_id=TENANT_ID,
+        state=RunState.ARMED,
+        attempt=5,
+        attempts_before=4,
+    )
+    assert run.counted_attempt == 1
+
+
 def test_a_requested_run_is_due_now_but_never_at_a_whole_millisecond() -> None:
     assert requested_due_us(5_000) == 5_001
     assert requested_due_us(5_001) == 5_001
