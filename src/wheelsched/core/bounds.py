@@ -78,6 +78,11 @@ def excluded_by(spec: Spec) -> tuple[Interval, ...]:
     return _excluded(spec.start_us, spec.end_us, spec.exclude, spec.timezone)
 
 
+def is_excluded(spec: Spec, instant_us: int) -> bool:
+    """Whether an instant lies outside a spec's start and end, or on an excluded date."""
+    return any(from_us <= instant_us < until_us for from_us, until_us in excluded_by(spec))
+
+
 @lru_cache(maxsize=4096)
 def _excluded(
     start_us: int | None, end_us: int | None, exclude: tuple[str, ...], timezone: str

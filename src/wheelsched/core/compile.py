@@ -5,13 +5,14 @@ of an `every` without start, and by jitter. Calendars and recurrences are shared
 number, so that compiling at each arming costs little more than a look-up.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import assert_never
 from uuid import UUID
 
 from wheelsched.core import at, cron, rrule, rrule_calendar
 from wheelsched.core.bounds import Bounded, excluded_by
-from wheelsched.core.dst import timeline
+from wheelsched.core.dst import timeline, wall_of
 from wheelsched.core.duration import parse_duration
 from wheelsched.core.every import Every
 from wheelsched.core.jitter import Jittered
@@ -43,6 +44,23 @@ def is_elapsed(spec: Spec) -> bool:
             return True
         case "at":
             return False
+        case _:
+            assert_never(spec.kind)
+
+
+def next_wall_of(spec: Spec, choose: cron.Choose) -> Callable[[int], int | None]:
+    """The wall-clock times of a spec before any zone is applied, as `Calendar.next_wall`."""
+    match spec.kind:
+        case "cron":
+            expression = cron.fill(cron.template(spec.expression), choose)
+            return cron.calendar(expression).next_wall
+        case "rrule":
+            return rrule_calendar.calendar(rrule.read(spec.expression), spec.timezone).next_wall
+        case "at":
+            moment = at.read_moment(spec.expression)
+            return at.At([wall_of(moment)] if moment.tzinfo is None else []).next_after
+        case "every":
+            return at.At([]).next_after
         case _:
             assert_never(spec.kind)
 

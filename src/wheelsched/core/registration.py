@@ -64,9 +64,7 @@ def parse(
             pointer="/schedule/end",
         )
     with _pointing_at(pointer):
-        expression = _read_expression(
-            kind, written[kind], timezone, now_us if start_us is None else start_us
-        )
+        expression = _read_expression(kind, written[kind], timezone, start_us, now_us)
     spec = Spec(
         kind=kind,
         expression=expression,
@@ -141,7 +139,9 @@ def _kind_of(text: str) -> Kind:
     return "at" if at.is_moment(lowered) else "cron"
 
 
-def _read_expression(kind: Kind, written: object, timezone: str, start_us: int) -> str:
+def _read_expression(
+    kind: Kind, written: object, timezone: str, start_us: int | None, now_us: int
+) -> str:
     if not isinstance(written, str) or not written.strip():
         raise ScheduleMissing("a schedule is text, such as '0 9 * * 1-5' or 'every 5m'")
     if len(written) > MAX_EXPRESSION:
@@ -156,7 +156,9 @@ def _read_expression(kind: Kind, written: object, timezone: str, start_us: int) 
         case "every":
             return every.normalise(written)
         case "rrule":
-            return rrule.normalise(written, _local(start_us, timezone), timezone)
+            start = None if start_us is None else _local(start_us, timezone)
+            now = _local(now_us, timezone)
+            return rrule.normalise(written, start=start, now=now, timezone=timezone)
 
 
 def _read_bound(written: Mapping[str, object], key: str, timezone: str) -> int | None:
