@@ -9,6 +9,7 @@ from wheelsched.core.model import (
     LIVE_STATES,
     Attempt,
     Job,
+    JobState,
     Run,
     RunKey,
     RunState,
@@ -20,11 +21,26 @@ from wheelsched.core.model import (
 )
 from wheelsched.core.outcome import Failed
 from wheelsched.core.spec import Spec
+from wheelsched.core.written import Policies, read_policies
 from wheelsched.errors import InvalidRunId
 
 JOB_ID = UUID("018f3c2e-7a9b-7c3d-8e4f-5a6b7c8d9e0f")
 TENANT_ID = UUID(int=1)
 DUE_US = 1_794_816_000_000_000
+
+
+def smallest_job() -> Job:
+    return Job(
+        job_id=JOB_ID,
+        tenant_id=TENANT_ID,
+        name="weekly-report",
+        schedule=Raw(b'"0 9 * * 1"'),
+        spec=Spec(kind="cron", expression="0 9 * * 1", timezone="America/New_York"),
+        anchor_us=DUE_US,
+        target=Target(url="https://example.org/hooks/report"),
+        created_at_us=DUE_US,
+        updated_at_us=DUE_US,
+    )
 
 
 def test_a_run_id_is_the_key_and_leads_back_to_it() -> None:
@@ -101,19 +117,28 @@ def test_every_state_is_live_or_final() -> None:
     assert not LIVE_STATES & FINAL_STATES
 
 
-def test_a_job_needs_little_and_survives_the_journey_through_json() -> None:
-    job = Job(
-        job_id=JOB_ID,
-        tenant_id=TENANT_ID,
-        name="weekly-report",
-        schedule=Raw(b'"0 9 * * 1"'),
-        spec=Spec(kind="cron", expression="0 9 * * 1", timezone="America/New_York"),
-        anchor_us=DUE_US,
-        target=Target(url="https://example.org/hooks/report"),
-        payload=Raw(b'{"b":1,  "a":2}'),
-        created_at_us=DUE_US,
-        updated_at_us=DUE_US,
-    )
+def test_a_job_that_says_little_has_the_defaults_of_the_contract() -> None:
+    job = smallest_job()
+    assert (job.target.method, job.target.batch, job.target.headers) == ("POST", 1, {})
+    assert bytes(job.payload) == b"null"
+    assert Policies(
+        misfire=job.misfire,
+        overlap=job.overlap,
+        retry=job.retry,
+        timeout_us=job.timeout_us,
+        priority=job.priority,
+    ) == read_policies({})
+    assert job.idempotency_key == "{{job_id}}:{{scheduled_at_unix}}"
+    assert (job.state, job.version, job.tags) == (JobState.ACTIVE, 1, {})
+
+
+def test_a_run_that_was_only_armed_has_no_attempt() -> None:
+    run = Run(job_id=JOB_ID, due_us=DUE_US, tenant_id=TENANT_ID, state=RunState.ARMED)
+    assert (run.attempt, run.attempts_before, run.trigger) == (0, 0, Trigger.SCHEDULE)
+
+
+def test_a_job_survives_the_journey_through_json_with_its_payload_byte_for_byte() -> None:
+    job = msgspec.structs.replace(smallest_job(), payload=Raw(b'{"b":1,  "a":2}'))
     restored = msgspec.json.decode(msgspec.json.encode(job), type=Job)
     assert restored == job
     assert bytes(restored.payload) == b'{"b":1,  "a":2}'
