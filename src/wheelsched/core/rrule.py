@@ -236,6 +236,7 @@ def _check_together(rule: Rule) -> None:
         and (frequency not in ("MONTHLY", "YEARLY") or rule.week_numbers),
         "BYSETPOS without FREQ=YEARLY or MONTHLY: name the days with BYDAY": rule.positions
         and frequency not in ("YEARLY", "MONTHLY"),
+        "BYSETPOS with BYWEEKNO: name the days with BYDAY": rule.positions and rule.week_numbers,
         "BYSETPOS with several times a day: give one hour, minute and second": rule.positions
         and max(len(rule.hours), len(rule.minutes), len(rule.seconds)) > 1,
     }
