@@ -122,7 +122,7 @@ def parse_retry_after(value: str, now_us: int) -> int | None:
         return None
     try:
         instant = parsedate_to_datetime(value)
-        if instant.tzinfo is None:  # "-0000"; an HTTP date is in GMT whatever it says
+        if instant.tzinfo is None:  # "-0000", or no zone at all: an HTTP date is in GMT
             instant = instant.replace(tzinfo=UTC)
         instant_us = int(instant.timestamp()) * SECOND
     except (ValueError, OverflowError):

@@ -108,6 +108,7 @@ def test_retry_after_comes_with_the_failure(status: int) -> None:
         ("Sunday, 06-Nov-94 08:50:37 GMT", 60 * SECOND),
         ("Sun Nov  6 08:50:37 1994", 60 * SECOND),
         ("Sun, 06 Nov 1994 08:50:37 -0000", 60 * SECOND),
+        ("Sun, 06 Nov 1994 09:50:37 +0100", 60 * SECOND),
         ("Sun, 06 Nov 1994 08:00:00 GMT", 0),
     ],
 )

@@ -76,6 +76,11 @@ def test_a_backfill_goes_forward_and_not_past_now(since_us: int, until_us: int) 
     assert caught.value.pointer == "/until"
 
 
+def test_a_backfill_may_reach_up_to_now() -> None:
+    job, schedule = hourly()
+    assert len(backfill(job, schedule, MIDNIGHT, NOW_US, NOW_US)) == 11
+
+
 def test_a_backfill_too_large_for_one_request_is_refused_with_its_count() -> None:
     job, schedule = registered("* * * * * *")
     with pytest.raises(BackfillTooLarge, match=r"there are 36,000 due times"):
