@@ -75,6 +75,8 @@ def normalise_exclusion(text: str) -> str:
 
 def excluded_by(spec: Spec) -> tuple[Interval, ...]:
     """What a spec excludes: in order, without two that touch."""
+    if spec.start_us is None and spec.end_us is None and not spec.exclude:
+        return ()
     return _excluded(spec.start_us, spec.end_us, spec.exclude, spec.timezone)
 
 

@@ -68,9 +68,9 @@ def next_wall_of(spec: Spec, choose: cron.Choose) -> Callable[[int], int | None]
 def _unbounded(spec: Spec, choose: cron.Choose, anchor_us: int) -> Recurrence:
     match spec.kind:
         case "cron":
-            expression = cron.fill(cron.template(spec.expression), choose)
-            gap, overlap = _dst_rules(spec.expression, spec.dst_gap, spec.dst_overlap)
-            return _cron(expression, spec.timezone, gap, overlap)
+            rules = spec.timezone, spec.dst_gap, spec.dst_overlap
+            shared = _cron(spec.expression, *rules)
+            return _hashed_cron(spec.expression, choose, *rules) if shared is None else shared
         case "rrule":
             return _rrule(spec.expression, spec.timezone, spec.dst_gap, spec.dst_overlap)
         case "at":
@@ -82,15 +82,29 @@ def _unbounded(spec: Spec, choose: cron.Choose, anchor_us: int) -> Recurrence:
             assert_never(spec.kind)
 
 
-# As many as there are calendars: each expression is mostly used in one zone.
 @lru_cache(maxsize=16_384)
-def _cron(expression: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence:
+def _cron(text: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence | None:
+    """What all jobs with an expression share; None where it has an `H`."""
+    terms = cron.template(text)
+    if cron.is_hashed(terms):
+        return None
+    if cron.is_elapsed(text):
+        gap, overlap = "skip", "both"
+    return _wall_clock(cron.fill(terms, cron.least_lucky), timezone, gap, overlap)
+
+
+def _hashed_cron(
+    text: str, choose: cron.Choose, timezone: str, gap: DstGap, overlap: DstOverlap
+) -> Recurrence:
+    if cron.is_elapsed(text):
+        gap, overlap = "skip", "both"
+    return _wall_clock(cron.fill(cron.template(text), choose), timezone, gap, overlap)
+
+
+# As many as there are calendars: an expression is mostly used in one zone.
+@lru_cache(maxsize=16_384)
+def _wall_clock(expression: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence:
     return WallClock(cron.calendar(expression), timeline(timezone, gap, overlap))
-
-
-@lru_cache(maxsize=16_384)
-def _dst_rules(text: str, gap: DstGap, overlap: DstOverlap) -> tuple[DstGap, DstOverlap]:
-    return ("skip", "both") if cron.is_elapsed(text) else (gap, overlap)
 
 
 @lru_cache(maxsize=1024)

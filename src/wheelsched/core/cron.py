@@ -151,6 +151,11 @@ def template(text: str) -> Template:
     return terms
 
 
+def is_hashed(terms: Template) -> bool:
+    """Whether jobs with this expression differ in their due times."""
+    return any(isinstance(term, Hash) for field in terms for term in field)
+
+
 def fill(terms: Template, choose: Choose) -> str:
     """The expression with each `H` replaced by its values."""
     return " ".join(
@@ -161,11 +166,11 @@ def fill(terms: Template, choose: Choose) -> str:
 
 def hashed_by(job_id: bytes) -> Choose:
     """Choices that spread jobs evenly, each field independent of the others."""
-    digest = blake2b(job_id, digest_size=4 * len(FIELDS), person=b"wheelsched.cron").digest()
 
     def choose(field: int, low: int, high: int) -> int:
-        drawn = int.from_bytes(digest[4 * field : 4 * field + 4])
-        return low + (drawn * (high - low + 1) >> 32)
+        person = FIELDS[field].name.encode()
+        drawn = int.from_bytes(blake2b(job_id, digest_size=8, person=person).digest())
+        return low + (drawn * (high - low + 1) >> 64)
 
     return choose
 
@@ -268,11 +273,12 @@ def _span(field: Field, term: str, matched: re.Match[str]) -> str:
             f"{field.name} {term!r} runs backwards; to go around the end write "
             f"{matched['low']}-{field.high},{field.low}-{matched['high']}"
         )
+    step = int(matched["step"] or 1)
     if field is WEEKDAY:
-        return ",".join(str(day % 7) for day in range(low, high + 1, int(matched["step"] or 1)))
+        return ",".join(str(day % 7) for day in range(low, high + 1, step))
     if low == high:
         return str(low)
-    return f"{low}-{high}/{matched['step'] or 1}"
+    return f"{low}-{high}" if step == 1 else f"{low}-{high}/{step}"
 
 
 def _check_step(field: Field, term: str, step: str | None) -> None:

@@ -18,18 +18,19 @@ _REMEMBERED: Final = 16
 class WallClock:
     """A `Recurrence` of whole seconds: a calendar read in a time zone."""
 
-    __slots__ = ("_calendar", "_remembered", "_timeline")
+    __slots__ = ("_calendar", "_remembered", "_stretch", "_timeline")
 
     def __init__(self, calendar: Calendar, timeline: Timeline) -> None:
         self._calendar = calendar
         self._timeline = timeline
+        self._stretch = Stretch(0, 0, 0, 0, 0, 0)  # of the last step: the next is mostly there
         self._remembered: dict[int, int | None] = {}
 
     def next_after(self, after_us: int) -> int | None:
         """The least due time > `after_us`, remembered for whoever asks next."""
         if after_us in self._remembered:
             return self._remembered[after_us]
-        due_s = self._next_second(max(after_us // _SECOND_US, -1))
+        due_s = self._next_second(after_us // _SECOND_US if after_us > 0 else -1)
         due_us = None if due_s is None else due_s * _SECOND_US
         if len(self._remembered) >= _REMEMBERED:
             self._remembered.clear()
@@ -47,8 +48,6 @@ class WallClock:
                 return (wall_s - stretch.offset_s) * _SECOND_US
             if self._gap_holds_a_match(stretch):
                 return stretch.start_s * _SECOND_US
-            if wall_s is None:
-                return None
             latest_s = _resume_before(stretch, until_s, wall_s)
         return None
 
@@ -73,7 +72,9 @@ class WallClock:
         return total
 
     def _next_second(self, after_s: int) -> int | None:
-        stretch = self._timeline.at(after_s)
+        stretch = self._stretch
+        if not stretch.start_s <= after_s < stretch.end_s:
+            stretch = self._stretch = self._timeline.at(after_s)
         from_s = max(after_s + stretch.offset_s + 1, stretch.wall_s)
         while True:
             wall_s = self._calendar.next_wall(from_s - 1)
@@ -110,8 +111,8 @@ def _resume_after(stretch: Stretch, from_s: int, wall_s: int | None) -> int:
     return max(stretch.end_s, (END_S if wall_s is None else wall_s) - REACH_S)
 
 
-def _resume_before(stretch: Stretch, until_s: int, wall_s: int) -> int:
+def _resume_before(stretch: Stretch, until_s: int, wall_s: int | None) -> int:
     """The UTC second to go back to when (wall_s, until_s) of the wall clock holds no match."""
     if until_s < stretch.wall_s + REACH_S:
         return stretch.start_s - 1
-    return min(stretch.start_s - 1, wall_s + REACH_S)
+    return min(stretch.start_s - 1, -1 if wall_s is None else wall_s + REACH_S)

@@ -20,6 +20,8 @@ def explained(
     [
         ("0 9 * * 1", "At 09:00, only on Monday"),
         ("0 14 * * 1#1", "At 14:00, on the first Monday of the month"),
+        ("0 0 * 3-4 *", "At 00:00, March through April"),
+        ("0 0 13 * 5", "At 00:00, on day 13 of the month, or on Friday"),
         ("0 0 * * 5L", "At 00:00, on the last Friday of the month"),
         ("every 90m", "Every 1h30m of elapsed time"),
         ("2027-01-01T09:00", "Once, at 2027-01-01T09:00:00 in UTC"),

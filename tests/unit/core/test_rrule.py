@@ -72,6 +72,14 @@ def test_count_is_from_dtstart_on() -> None:
     assert [due[:10] for due in next_due(rule, 9, after=AFTER)] == ["2026-11-17"]
 
 
+def test_the_only_due_time_is_found_from_the_second_copy_of_its_hour() -> None:
+    new_york = "America/New_York"
+    only = "DTSTART:20261101T013000 RRULE:FREQ=DAILY;COUNT=1"
+    schedule = schedule_of(only, after="2026-10-31T00:00", timezone=new_york)
+    assert schedule.last_before(us("2026-11-01T01:10-05:00")) == us("2026-11-01T01:30-04:00")
+    assert schedule.last_before(us("2026-11-01T01:30-04:00")) is None
+
+
 def test_it_is_read_on_the_clocks_of_the_zone() -> None:
     found = next_due(
         "DTSTART;TZID=America/New_York:20260301T023000 RRULE:FREQ=DAILY",
