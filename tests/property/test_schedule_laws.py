@@ -106,6 +106,22 @@ def test_last_mirrors_next(schedule: Schedule | None, before_us: int) -> None:
     assert following_us is None or following_us >= before_us
 
 
+@given(schedules())
+def test_no_instant_is_too_far_away_to_ask_about(schedule: Schedule | None) -> None:
+    if schedule is None:
+        return
+    for far_us in (10**17, 10**20):
+        assert schedule.next_after(far_us) is None
+        assert schedule.last_before(-far_us) is None
+        first_us = schedule.next_after(-far_us)
+        last_us = schedule.last_before(far_us)
+        assert first_us is not None
+        assert last_us is not None
+        assert first_us <= last_us
+        assert schedule.count(-far_us, first_us) == 1
+        assert schedule.count(last_us, far_us) == 0
+
+
 @given(schedules(), instants, st.integers(0, 40 * 86_400), st.integers(0, 400 * 86_400))
 def test_counts_add_up(
     schedule: Schedule | None, after_us: int, first_s: int, second_s: int

@@ -17,7 +17,7 @@ from wheelsched.errors import InvalidInstant
 # `fromisoformat` alone would also take weeks (2026-W10-7), "20260308" and any character as "T".
 _INSTANT: Final = re.compile(
     r"(?P<year>[0-9]{4,})-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?"
-    r"(Z|[+-][0-9]{2}:?[0-9]{2})?"
+    r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
 )
 _DATE: Final = re.compile(r"(?P<year>[0-9]{4,})-[0-9]{2}-[0-9]{2}")
 
@@ -68,7 +68,7 @@ def instants_us(moment: datetime, timeline: Timeline) -> list[int]:
 
 def is_moment(text: str) -> bool:
     """Whether a text was meant as a time rather than as another kind of schedule."""
-    return re.match(r"[0-9]{4,}-[0-9]", text) is not None
+    return re.match(r"[0-9]{4,}-[0-9]|[0-9]{8}t", text, re.IGNORECASE) is not None
 
 
 def is_date(text: str) -> bool:

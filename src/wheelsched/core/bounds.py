@@ -16,6 +16,7 @@ from wheelsched.core.spec import END_US, Recurrence, Spec
 from wheelsched.errors import InvalidExclusion, InvalidInstant
 
 _BEGINNING_US: Final = -END_US
+_ENDING_US: Final = 2 * END_US
 MAX_EXCLUSIONS: Final = 400
 
 Interval = tuple[int, int]
@@ -93,7 +94,7 @@ def _excluded(
     if start_us is not None:
         intervals.append((_BEGINNING_US, start_us))
     if end_us is not None:
-        intervals.append((end_us + 1, END_US))
+        intervals.append((end_us + 1, _ENDING_US))
     merged: list[Interval] = []
     for from_us, until_us in sorted(intervals):
         if merged and from_us <= merged[-1][1]:

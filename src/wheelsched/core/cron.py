@@ -191,7 +191,6 @@ def calendar(expression: str) -> CronCalendar:
         raise InvalidCron(f"{expression!r} is not a cron expression: {error}") from error
     minutes, hours, days, months, weekdays = expanded[:5]
     stars = [field.startswith("*") for field in expression.split()]
-    plain_weekdays = [day for day in weekdays if day not in nth_weekdays]
     return CronCalendar(
         CronFields(
             seconds=_mask(expanded[5], SECOND) if len(expanded) > 5 else 1,
@@ -199,7 +198,8 @@ def calendar(expression: str) -> CronCalendar:
             hours=_mask(hours, HOUR),
             days=_mask(days, DAY),
             months=_mask(months, MONTH),
-            weekdays=_mask(plain_weekdays, WEEKDAY),
+            # A field of `#` and `L` has no plain days, though croniter lists them as such.
+            weekdays=0 if nth_weekdays else _mask(weekdays, WEEKDAY),
             last_day="l" in days,
             nth_weekdays=frozenset(
                 (int(weekday), -1 if str(nth) == "l" else nth)

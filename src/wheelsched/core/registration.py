@@ -73,7 +73,7 @@ def parse(
         dst_overlap=cast("DstOverlap", dst_overlap),
         start_us=start_us,
         end_us=end_us,
-        exclude=_read_exclusions(written.get("exclude", ())),
+        exclude=_read_exclusions(written.get("exclude")),
         jitter_us=parse_duration(jitter, pointer="/jitter"),
     )
     recurrence = compile_recurrence(spec, cron.least_lucky, now_us)
@@ -177,7 +177,9 @@ def _read_bound(written: Mapping[str, object], key: str, timezone: str) -> int |
 
 
 def _read_exclusions(written: object) -> tuple[str, ...]:
-    if not isinstance(written, list | tuple) or len(written) > bounds.MAX_EXCLUSIONS:
+    if written is None:
+        return ()
+    if not isinstance(written, list) or len(written) > bounds.MAX_EXCLUSIONS:
         raise InvalidExclusion(
             f"exclude is a list of at most {bounds.MAX_EXCLUSIONS} dates and ranges of dates",
             pointer="/schedule/exclude",

@@ -72,6 +72,8 @@ class WallClock:
         return total
 
     def _next_second(self, after_s: int) -> int | None:
+        if after_s >= END_S:
+            return None
         stretch = self._stretch
         if not stretch.start_s <= after_s < stretch.end_s:
             stretch = self._stretch = self._timeline.at(after_s)

@@ -9,7 +9,13 @@ NEW_YORK = "America/New_York"
 
 
 @pytest.mark.parametrize(
-    "text", ["2027-01-01T09:00:00Z", "2027-01-01 09:00z", "2027-01-01T04:00:00.000-05:00"]
+    "text",
+    [
+        "2027-01-01T09:00:00Z",
+        "2027-01-01 09:00z",
+        "2027-01-01T11:00+02",
+        "2027-01-01T04:00:00.000-05:00",
+    ],
 )
 def test_an_offset_makes_it_an_instant(text: str) -> None:
     schedule = schedule_of(text, after="2026-11-16T00:00", timezone=NEW_YORK)
