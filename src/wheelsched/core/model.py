@@ -93,7 +93,7 @@ class RunState(StrEnum):
 FINAL_STATES: Final = frozenset(
     {RunState.SUCCEEDED, RunState.DEAD, RunState.SKIPPED, RunState.CANCELLED}
 )
-LIVE_STATES: Final = frozenset(RunState) - FINAL_STATES
+UNFINISHED_STATES: Final = frozenset(RunState) - FINAL_STATES
 
 
 class Trigger(StrEnum):

@@ -6,7 +6,7 @@ from msgspec import Raw
 
 from wheelsched.core.model import (
     FINAL_STATES,
-    LIVE_STATES,
+    UNFINISHED_STATES,
     Attempt,
     Job,
     JobState,
@@ -111,10 +111,10 @@ def test_the_runs_of_one_request_have_due_times_of_their_own() -> None:
     assert due_times == [5_998, 5_999, 6_001, 6_002]
 
 
-def test_every_state_is_live_or_final() -> None:
-    assert {RunState.ARMED, RunState.RUNNING, RunState.RETRYING} == LIVE_STATES
-    assert set(RunState) == LIVE_STATES | FINAL_STATES
-    assert not LIVE_STATES & FINAL_STATES
+def test_every_state_is_unfinished_or_final() -> None:
+    assert {RunState.ARMED, RunState.RUNNING, RunState.RETRYING} == UNFINISHED_STATES
+    assert set(RunState) == UNFINISHED_STATES | FINAL_STATES
+    assert not UNFINISHED_STATES & FINAL_STATES
 
 
 def test_a_job_that_says_little_has_the_defaults_of_the_contract() -> None:
