@@ -17,7 +17,8 @@ from wheelsched.errors import InvalidExclusion, InvalidInstant
 
 _BEGINNING_US: Final = -END_US
 _ENDING_US: Final = 2 * END_US
-MAX_EXCLUSIONS: Final = 400
+# Each may lie in a year of its own, whose clock changes are then looked up at registration.
+MAX_EXCLUSIONS: Final = 128
 
 Interval = tuple[int, int]
 """Instants [from_us, until_us)."""
@@ -109,7 +110,5 @@ def interval_of_dates(text: str, timezone: str) -> Interval:
     days = [read_date(day) for day in text.split("/")]
     first = wall_of(datetime.combine(days[0], time.min))
     end = wall_of(datetime.combine(days[-1] + timedelta(days=1), time.min))
-    return (
-        timeline(timezone, "shift", "first").resolve(first)[0] * SECOND,
-        timeline(timezone, "shift", "last").resolve(end)[0] * SECOND,
-    )
+    rows = timeline(timezone, "shift", "both")
+    return rows.resolve(first)[0] * SECOND, rows.resolve(end)[-1] * SECOND

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from wheelsched.core import at, cron, rrule, rrule_calendar
 from wheelsched.core.bounds import Bounded, excluded_by
-from wheelsched.core.dst import timeline, wall_of
+from wheelsched.core.dst import ELAPSED, timeline, wall_of
 from wheelsched.core.duration import parse_duration
 from wheelsched.core.every import Every
 from wheelsched.core.jitter import Jittered
@@ -68,9 +68,9 @@ def next_wall_of(spec: Spec, choose: cron.Choose) -> Callable[[int], int | None]
 def _unbounded(spec: Spec, choose: cron.Choose, anchor_us: int) -> Recurrence:
     match spec.kind:
         case "cron":
-            rules = spec.timezone, spec.dst_gap, spec.dst_overlap
-            shared = _cron(spec.expression, *rules)
-            return _hashed_cron(spec.expression, choose, *rules) if shared is None else shared
+            gap, overlap = spec.dst_gap, spec.dst_overlap
+            shared = _shared_cron(spec.expression, spec.timezone, gap, overlap)
+            return shared or _cron(spec.expression, choose, spec.timezone, gap, overlap)
         case "rrule":
             return _rrule(spec.expression, spec.timezone, spec.dst_gap, spec.dst_overlap)
         case "at":
@@ -83,21 +83,18 @@ def _unbounded(spec: Spec, choose: cron.Choose, anchor_us: int) -> Recurrence:
 
 
 @lru_cache(maxsize=16_384)
-def _cron(text: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence | None:
+def _shared_cron(text: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence | None:
     """What all jobs with an expression share; None where it has an `H`."""
-    terms = cron.template(text)
-    if cron.is_hashed(terms):
+    if cron.is_hashed(cron.template(text)):
         return None
-    if cron.is_elapsed(text):
-        gap, overlap = "skip", "both"
-    return _wall_clock(cron.fill(terms, cron.least_lucky), timezone, gap, overlap)
+    return _cron(text, cron.least_lucky, timezone, gap, overlap)
 
 
-def _hashed_cron(
+def _cron(
     text: str, choose: cron.Choose, timezone: str, gap: DstGap, overlap: DstOverlap
 ) -> Recurrence:
     if cron.is_elapsed(text):
-        gap, overlap = "skip", "both"
+        gap, overlap = ELAPSED
     return _wall_clock(cron.fill(cron.template(text), choose), timezone, gap, overlap)
 
 
@@ -111,7 +108,7 @@ def _wall_clock(expression: str, timezone: str, gap: DstGap, overlap: DstOverlap
 def _rrule(text: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence:
     rule = rrule.read(text)
     if rrule.is_elapsed(rule):
-        gap, overlap = "skip", "both"
+        gap, overlap = ELAPSED
     return WallClock(rrule_calendar.calendar(rule, timezone), timeline(timezone, gap, overlap))
 
 

@@ -20,8 +20,10 @@ from wheelsched.core.spec import DstGap, DstOverlap
 
 # 388 days: every page of most zones holds two or three stretches.
 _PAGE_BITS: Final = 25
-# No zone has changed twice within six days since 1970, so that a probe each two days sees all.
-_PROBE_S: Final = 2 * 86_400
+# No zone has changed twice within six days since 1970, so that a probe each five days sees all.
+_PROBE_S: Final = 5 * 86_400
+# The rules of a schedule that repeats by elapsed time.
+ELAPSED: Final[tuple[DstGap, DstOverlap]] = ("skip", "both")
 # More than the widest change of any zone (a day, when one crosses the date line).
 REACH_S: Final = 2 * 86_400
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from wheelsched.core import cron
 from wheelsched.core.bounds import is_excluded
 from wheelsched.core.compile import compile_schedule, is_elapsed, next_wall_of
-from wheelsched.core.dst import local_of, timeline
+from wheelsched.core.dst import ELAPSED, local_of, timeline
 from wheelsched.core.duration import SECOND
 from wheelsched.core.spec import Spec
 from wheelsched.core.words import words
@@ -82,7 +82,7 @@ def _next_times(
 
 
 def _changes(timezone: str, now_s: int) -> Iterator[_Change]:
-    rows = timeline(timezone, "skip", "both")
+    rows = timeline(timezone, *ELAPSED)
     before = rows.at(now_s)
     while before.end_s < now_s + _THIRTEEN_MONTHS_S:
         after = rows.at(before.end_s)

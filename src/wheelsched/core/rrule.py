@@ -4,8 +4,10 @@ Invariant: a `Rule` that this module returns can be expanded. Its numbers are in
 the RFC, its parts may stand together, and an interval below a day either divides the day or
 has no hours, minutes and seconds to meet.
 
-Narrower than the RFC: one RRULE, no RDATE, no EXRULE, not both COUNT and UNTIL, BYSETPOS only
-for the days of a month or a year, and an UNTIL without a time includes its whole day.
+As in dateutil, DTSTART itself is due only where the rule matches it, and BYWEEKNO without BYDAY
+is the whole week. Narrower than the RFC: one RRULE, no RDATE, no EXRULE, not both COUNT and
+UNTIL, BYSETPOS only for the days of a month or a year. Wider: an UNTIL without a time includes
+its whole day.
 """
 
 import re
