@@ -111,6 +111,12 @@ def changes_of_2020s() -> dict[str, list[Change]]:
     return found
 
 
+def change_of(zone: str, day: date) -> Change:
+    """The change of a zone within a day before or after a date."""
+    middle = (datetime(day.year, day.month, day.day, tzinfo=UTC) - EPOCH) // timedelta(seconds=1)
+    return Change(zone, _first_second_after(ZoneInfo(zone), middle - 86_400, middle + 86_400))
+
+
 def _first_second_after(zone: ZoneInfo, low: int, high: int) -> int:
     while high - low > 1:
         middle = (low + high) // 2

@@ -4,12 +4,13 @@ A failure names the seed, the zone and the expression: they are enough to repeat
 """
 
 import os
+from datetime import date
 from random import Random
 from uuid import UUID
 
 import pytest
 from tests.property import expressions
-from tests.property.oracle import Cron, Window, changes_of_2020s
+from tests.property.oracle import Cron, Window, change_of, changes_of_2020s
 
 from wheelsched.core.schedule import Schedule, compile_schedule, parse
 from wheelsched.errors import ScheduleNeverFires
@@ -74,6 +75,27 @@ def test_minutes_around_a_change_of_every_zone() -> None:
 def test_seconds_around_the_changes_of_some_zones() -> None:
     zones = Random(SEED).sample(list(changes_of_2020s()), 20)
     assert run(zones, windows=1, cases=50, step_s=1, reach_s=2700) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("zone", "day"),
+    [
+        ("Pacific/Apia", date(2011, 12, 30)),  # a day that never was
+        ("Pacific/Kiritimati", date(1995, 1, 1)),  # and another
+        ("Pacific/Kwajalein", date(1993, 8, 21)),  # and the first of them
+        ("America/Caracas", date(2007, 12, 9)),  # half an hour back
+        ("Asia/Pyongyang", date(2018, 5, 4)),  # half an hour forward, at 23:30
+        ("Asia/Kathmandu", date(1986, 1, 1)),  # a quarter of an hour
+        ("Antarctica/Casey", date(2018, 3, 11)),  # three hours
+        ("Africa/Khartoum", date(2000, 1, 15)),  # forward at noon
+        ("America/Sao_Paulo", date(2018, 2, 18)),  # back over midnight, into the day before
+    ],
+)
+def test_the_odd_changes_of_the_past(zone: str, day: date) -> None:
+    random = Random(SEED)
+    window = Window(change_of(zone, day), step_s=60, reach_s=30 * 3600)
+    for _ in range(60):
+        check(window, zone, expressions.cron(random), *random.choice(POLICIES))
 
 
 @pytest.mark.long

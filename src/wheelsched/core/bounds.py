@@ -65,12 +65,12 @@ class Bounded:
 def normalise_exclusion(text: str) -> str:
     """A date, or a range of dates whose end is not before its start."""
     try:
-        days = [read_date(day) for day in text.split("/")]
+        days = [read_date(day) for day in text.split("/", 2)]
     except InvalidInstant as error:
         raise InvalidExclusion(str(error)) from error
     if len(days) > 2 or days[0] > days[-1]:
         raise InvalidExclusion(
-            f"{text!r} is not a range of dates; write 2026-12-24/2027-01-02, the earlier first"
+            f"{text[:40]!r} is not a range of dates; write 2026-12-24/2027-01-02, the earlier first"
         )
     return "/".join(day.isoformat() for day in days)
 
