@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
 from typing import Final, cast, get_args
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -234,11 +235,9 @@ def _check_due(spec: Spec, recurrence: Recurrence, now_us: int, grace_us: int) -
 
 
 def _check_jitter(spec: Spec, recurrence: Recurrence, now_us: int) -> None:
-    due_us = recurrence.next_after(now_us)
-    for _ in range(_JITTER_STEPS if spec.jitter_us else 0):
-        next_us = None if due_us is None else recurrence.next_after(due_us)
-        if due_us is None or next_us is None:
-            return
+    if spec.jitter_us == 0:
+        return
+    for due_us, next_us in pairwise(islice(_due_times(recurrence, now_us), _JITTER_STEPS)):
         if spec.jitter_us > next_us - due_us:
             raise JitterTooLong(
                 f"a jitter of {format_duration(spec.jitter_us)} is longer than the "
@@ -246,7 +245,13 @@ def _check_jitter(spec: Spec, recurrence: Recurrence, now_us: int) -> None:
                 "may be",
                 pointer="/jitter",
             )
-        due_us = next_us
+
+
+def _due_times(recurrence: Recurrence, after_us: int) -> Iterator[int]:
+    due_us = recurrence.next_after(after_us)
+    while due_us is not None:
+        yield due_us
+        due_us = recurrence.next_after(due_us)
 
 
 def _local(instant_us: int, timezone: str) -> datetime:
