@@ -13,8 +13,7 @@ from uuid import UUID
 from wheelsched.core import at, cron, rrule, rrule_calendar
 from wheelsched.core.bounds import Bounded, excluded_by
 from wheelsched.core.dst import ELAPSED, timeline, wall_of
-from wheelsched.core.duration import parse_duration
-from wheelsched.core.every import Every
+from wheelsched.core.every import Every, interval_us
 from wheelsched.core.jitter import Jittered
 from wheelsched.core.spec import DstGap, DstOverlap, Recurrence, Schedule, Spec
 from wheelsched.core.wallclock import WallClock
@@ -77,7 +76,7 @@ def _unbounded(spec: Spec, choose: cron.Choose, anchor_us: int) -> Recurrence:
             return _at(spec.expression, spec.timezone, spec.dst_gap, spec.dst_overlap)
         case "every":
             start_us = anchor_us if spec.start_us is None else spec.start_us
-            return Every(parse_duration(spec.expression), start_us)
+            return Every(interval_us(spec.expression), start_us)
         case _:
             assert_never(spec.kind)
 

@@ -124,9 +124,9 @@ def test_what_cannot_be_meant_is_refused(expression: str, says: str) -> None:
 
 def test_hashed_jobs_spread_evenly() -> None:
     """A hundred thousand `H H * * *` jobs: each of the 1,440 minutes gets its share."""
-    terms = cron.template("H H * * *")
+    pieces = cron.template("H H * * *")
     load = Counter(
-        cron.fill(terms, cron.hashed_by(UUID(int=number).bytes)) for number in range(100_000)
+        cron.fill(pieces, cron.hashed_by(UUID(int=number).bytes)) for number in range(100_000)
     )
     assert len(load) == 1440
     # 69 on average; beyond eight standard deviations lies a fault, not chance.
