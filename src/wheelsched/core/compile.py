@@ -21,8 +21,9 @@ from wheelsched.core.wallclock import WallClock
 
 def compile_schedule(spec: Spec, job_id: UUID, anchor_us: int) -> Schedule:
     """The due times of one job; an `every` without start counts from `anchor_us`."""
-    recurrence = compile_recurrence(spec, cron.hashed_by(job_id.bytes), anchor_us)
-    return Jittered(recurrence, job_id.bytes, spec.jitter_us)
+    key = job_id.bytes
+    recurrence = compile_recurrence(spec, cron.hashed_by(key), anchor_us)
+    return Jittered(recurrence, key, spec.jitter_us)
 
 
 def compile_recurrence(spec: Spec, choose: cron.Choose, anchor_us: int) -> Recurrence:
