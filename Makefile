@@ -30,8 +30,8 @@ $(VENV)/.built: $(VENV)/.installed $(EXTENSION)
 test: setup ## the tests, a few minutes
 	$(PYTEST) -m "not long"
 
-test-long: setup ## the same with many more examples, and ten million operations on the wheel
-	HYPOTHESIS_PROFILE=long $(PYTEST) tests/property
+test-long: setup ## the tests with many more cases each: hours
+	HYPOTHESIS_PROFILE=long $(PYTEST)
 
 # The sanitized extension is built beside the sources, in a copy of its own.
 test-asan: setup ## the wheel's tests on a build with the address and undefined-behaviour sanitizers
