@@ -9,7 +9,7 @@ EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/_engine/* s
 WHEEL_TESTS := tests/unit/wheel tests/property/test_wheel.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-long test-asan lint types dist check clean
+.PHONY: help setup test test-long test-asan bench lint types dist check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -44,6 +44,10 @@ test-asan: setup ## the wheel's tests on a build with the address and undefined-
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
 	$(PYTEST) -m "not long" -p no:cacheprovider $(WHEEL_TESTS)
+
+bench: setup ## the benchmarks, some minutes; ONLY=wheel runs one of them
+	cd benchmarks && ../$(BIN)/python -m pytest -o addopts= --benchmark-disable-gc \
+	--benchmark-columns=min,median,rounds --benchmark-sort=name bench_$(or $(ONLY),*).py
 
 lint: setup ## ruff, cython-lint and the import contracts
 	$(BIN)/ruff check

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pytest_benchmark.fixture import BenchmarkFixture
 
 from report import Record, Target
 from rivals import (
@@ -65,7 +64,7 @@ def spread(size: int, start: int = 0, length: int = TEN_MINUTES) -> array[int]:
 
 
 def measure(
-    benchmark: BenchmarkFixture,
+    benchmark: Any,
     prepare: Callable[[], tuple[Rival, tuple[Any, ...]]],
     operate: Callable[..., object],
     operations: int,
@@ -92,9 +91,7 @@ def add_many(rival: Rival, deadlines: array[int], keys: array[int]) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
-def test_insert_reserved(
-    benchmark: BenchmarkFixture, record: Record, kind: type[Rival], size: int
-) -> None:
+def test_insert_reserved(benchmark: Any, record: Record, kind: type[Rival], size: int) -> None:
     deadlines, keys = spread(size), array("q", range(size))
     value = measure(
         benchmark, lambda: (kind(capacity=size), (deadlines, keys)), add_many, operations=size
@@ -104,9 +101,7 @@ def test_insert_reserved(
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", FIRING, ids=lambda kind: kind.name)
-def test_insert_cold(
-    benchmark: BenchmarkFixture, record: Record, kind: type[Rival], size: int
-) -> None:
+def test_insert_cold(benchmark: Any, record: Record, kind: type[Rival], size: int) -> None:
     deadlines, keys = spread(size), array("q", range(size))
     value = measure(benchmark, lambda: (kind(), (deadlines, keys)), add_many, operations=size)
     record.add("insert, cold", kind.name, size, value)
@@ -114,9 +109,7 @@ def test_insert_cold(
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", FIRING, ids=lambda kind: kind.name)
-def test_insert_hot_second(
-    benchmark: BenchmarkFixture, record: Record, kind: type[Rival], size: int
-) -> None:
+def test_insert_hot_second(benchmark: Any, record: Record, kind: type[Rival], size: int) -> None:
     deadlines, keys = spread(size, MINUTE, SECOND), array("q", range(size))
     value = measure(
         benchmark, lambda: (kind(capacity=size), (deadlines, keys)), add_many, operations=size
@@ -126,9 +119,7 @@ def test_insert_hot_second(
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", FIRING, ids=lambda kind: kind.name)
-def test_reschedule(
-    benchmark: BenchmarkFixture, record: Record, kind: type[Firing], size: int
-) -> None:
+def test_reschedule(benchmark: Any, record: Record, kind: type[Firing], size: int) -> None:
     """To random times, half of them earlier."""
     deadlines, others, keys = spread(size), spread(size + 1)[:size], array("q", range(size))
 
@@ -144,9 +135,7 @@ def test_reschedule(
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
-def test_add_and_cancel(
-    benchmark: BenchmarkFixture, record: Record, kind: type[Rival], size: int
-) -> None:
+def test_add_and_cancel(benchmark: Any, record: Record, kind: type[Rival], size: int) -> None:
     """One by one, beside `size` timers that stay."""
     deadlines, keys = spread(size), array("q", range(size))
     others = spread(20_000)
@@ -164,9 +153,7 @@ def test_add_and_cancel(
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", FIRING, ids=lambda kind: kind.name)
-def test_fire_in_steps(
-    benchmark: BenchmarkFixture, record: Record, kind: type[Firing], size: int
-) -> None:
+def test_fire_in_steps(benchmark: Any, record: Record, kind: type[Firing], size: int) -> None:
     """A minute of timers, a millisecond at a time."""
     deadlines, keys = spread(size, length=MINUTE), array("q", range(size))
 
@@ -183,9 +170,7 @@ def test_fire_in_steps(
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", FIRING, ids=lambda kind: kind.name)
-def test_fire_hot_second(
-    benchmark: BenchmarkFixture, record: Record, kind: type[Firing], size: int
-) -> None:
+def test_fire_hot_second(benchmark: Any, record: Record, kind: type[Firing], size: int) -> None:
     deadlines, keys = spread(size, MINUTE, SECOND), array("q", range(size))
 
     def prepare() -> tuple[Firing, tuple[Any, ...]]:
@@ -201,7 +186,7 @@ def test_fire_hot_second(
 
 
 @pytest.mark.parametrize("kind", FIRING, ids=lambda kind: kind.name)
-def test_worst_tick(benchmark: BenchmarkFixture, record: Record, kind: type[Firing]) -> None:
+def test_worst_tick(benchmark: Any, record: Record, kind: type[Firing]) -> None:
     """The longest step of the half minute around a hot second of 500,000; the best of rounds."""
     size = 500_000
     deadlines, keys = spread(size, MINUTE, SECOND), array("q", range(size))
@@ -220,13 +205,13 @@ def test_worst_tick(benchmark: BenchmarkFixture, record: Record, kind: type[Firi
         finally:
             gc.enable()
 
-    benchmark.pedantic(operate, setup=setup, rounds=7 if kind is WheelRival else 3)
+    benchmark.pedantic(operate, setup=setup, rounds=7 if kind.name == "wheel" else 3)
     record.add("worst tick", kind.name, size, min(worst) / 1_000, "µs")
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
-def test_memory(benchmark: BenchmarkFixture, record: Record, kind: type[Rival], size: int) -> None:
+def test_memory(benchmark: Any, record: Record, kind: type[Rival], size: int) -> None:
     """What a timer takes, with its key and whatever is needed to cancel it.
 
     uvloop allocates outside Python's sight: its figure is what Python sees of it.

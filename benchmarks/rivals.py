@@ -32,7 +32,7 @@ class Rival(Protocol):
 class Firing(Rival, Protocol):
     """A rival that can be told the time."""
 
-    def reschedule_many(self, handles: Sequence[Any], deadlines_ns: array[int]) -> None: ...
+    def reschedule_many(self, handles: Any, deadlines_ns: array[int]) -> None: ...
     def advance(self, now_ns: int) -> list[int]: ...
 
 
@@ -41,7 +41,9 @@ class WheelRival:
 
     def __init__(self, capacity: int = 0) -> None:
         self.wheel = Wheel(capacity=capacity)
-        self.advance = self.wheel.advance
+
+    def advance(self, now_ns: int) -> list[int]:
+        return self.wheel.advance(now_ns)
 
     def add_many(self, deadlines_ns: array[int], keys: array[int]) -> array[int]:
         return self.wheel.add_many(deadlines_ns, keys)
@@ -113,7 +115,7 @@ class SortedRival:
     name = "sortedcontainers"
 
     def __init__(self, capacity: int = 0) -> None:
-        self.timers: SortedList[tuple[int, int]] = SortedList()
+        self.timers = SortedList()
 
     def add_many(self, deadlines_ns: array[int], keys: array[int]) -> list[tuple[int, int]]:
         handles = list(zip(deadlines_ns, keys, strict=True))
