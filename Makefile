@@ -7,10 +7,10 @@ export PATH := $(abspath $(BIN)):$(PATH)
 
 EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/aio/*.pyx \
 	src/wheelsched/_engine/* src/wheelsched/_classes/*)
-WHEEL_TESTS := tests/unit/wheel tests/unit/aio tests/property
+WHEEL_TESTS := tests/unit/wheel tests/unit/aio tests/property/test_wheel.py tests/property/test_aio.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-asan lint types dist check clean
+.PHONY: help setup demo test test-long test-asan bench lint types dist check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -34,8 +34,8 @@ demo: setup ## half a million timers in one second, and how late they were
 test: setup ## the tests, a few minutes
 	$(PYTEST) -m "not long"
 
-test-long: setup ## the same with many more examples, and ten million operations on the wheel
-	HYPOTHESIS_PROFILE=long $(PYTEST) tests/property
+test-long: setup ## the tests with many more cases each: hours
+	HYPOTHESIS_PROFILE=long $(PYTEST)
 
 # The sanitized extension is built beside the sources, in a copy of its own.
 test-asan: setup ## the wheel's tests on a build with the address and undefined-behaviour sanitizers
@@ -48,6 +48,10 @@ test-asan: setup ## the wheel's tests on a build with the address and undefined-
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
 	$(PYTEST) -m "not long" -p no:cacheprovider $(WHEEL_TESTS)
+
+bench: setup ## the benchmarks, some minutes; ONLY=wheel runs one of them
+	cd benchmarks && ../$(BIN)/python -m pytest -o addopts= --benchmark-disable-gc \
+	--benchmark-columns=min,median,rounds --benchmark-sort=name bench_$(or $(ONLY),*).py
 
 lint: setup ## ruff, cython-lint and the import contracts
 	$(BIN)/ruff check

@@ -8,6 +8,11 @@ class WheelschedError(Exception):
         super().__init__(message or type(self).__doc__)
 
 
+def quoted(text: str) -> str:
+    """What was written, in quotes; cut, because an error is not the place for a megabyte."""
+    return repr(text if len(text) <= 40 else text[:39] + "…")
+
+
 class WheelError(WheelschedError):
     """the timing wheel could not do what was asked"""
 
@@ -35,3 +40,146 @@ class WheelCorrupt(WheelError, AssertionError):
 class WrongLoop(WheelError, RuntimeError):
     """an AsyncWheel is used on the loop that made it, while that runs; from another thread, \
 pass the call to loop.call_soon_threadsafe"""
+
+
+# What a user wrote and the core refuses.
+
+
+class InvalidField(WheelschedError, ValueError):
+    """a field does not hold what it should"""
+
+    def __init__(self, message: str | None = None, *, pointer: str = "") -> None:
+        super().__init__(message)
+        self.pointer = pointer  # RFC 6901, into the document that was written
+
+
+class InvalidDocument(WheelschedError, ValueError):
+    """a document has fields that do not hold what they should"""
+
+    def __init__(
+        self, message: str | None = None, *, errors: tuple[InvalidField, ...] = ()
+    ) -> None:
+        self.errors = errors
+        details = "; ".join(f"{error.pointer}: {error}" for error in self.errors)
+        super().__init__(message or details)
+
+
+class WrongType(InvalidField):
+    """a field holds a value of another type"""
+
+
+class FieldOutOfRange(InvalidField):
+    """a field holds a value that is too small or too large"""
+
+
+class UnknownChoice(InvalidField):
+    """a field holds none of the words that it may"""
+
+
+class UnknownField(InvalidField):
+    """there is no such field"""
+
+
+class InvalidDuration(InvalidField):
+    """a duration is written as whole numbers with units, such as '90s' or '1h30m'"""
+
+
+class InvalidIdempotencyKey(InvalidField):
+    """an idempotency key is text with placeholders such as {{job_id}} and {{scheduled_at_unix}}"""
+
+
+class BackfillTooLarge(InvalidField):
+    """a backfill has more due times than one request may ask for"""
+
+
+class InvalidRunId(WheelschedError, ValueError):
+    """a run id is the job id in 32 hex digits, '-', and the due time in microseconds"""
+
+
+# Schedules that cannot be what their user meant.
+
+
+class ScheduleError(InvalidField):
+    """the schedule cannot be used"""
+
+
+class ScheduleMissing(ScheduleError):
+    """a schedule has exactly one of cron, at, every and rrule"""
+
+
+class ScheduleTooLong(ScheduleError):
+    """a schedule expression has at most 255 characters"""
+
+
+class InvalidCron(ScheduleError):
+    """a cron expression has five fields, or six with the seconds first"""
+
+
+class InvalidInstant(ScheduleError):
+    """a time is written as in ISO 8601, such as 2026-03-08T09:30:00 or 2026-03-08T09:30:00Z"""
+
+
+class InvalidInterval(ScheduleError):
+    """an interval is a duration of at least one second, such as '5m' or '1h30m'"""
+
+
+class InvalidRecurrence(ScheduleError):
+    """a recurrence is written as in RFC 5545, such as RRULE:FREQ=DAILY;BYHOUR=9"""
+
+
+class InvalidExclusion(ScheduleError):
+    """an excluded date is written 2026-12-25, a range of dates 2026-12-24/2027-01-02"""
+
+
+class ScheduleNeverFires(ScheduleError):
+    """the schedule is never due"""
+
+
+class ScheduleInPast(ScheduleError):
+    """the only due time of the schedule has passed"""
+
+
+class EndBeforeStart(ScheduleError):
+    """the schedule ends before it starts"""
+
+
+class JitterTooLong(ScheduleError):
+    """the jitter is longer than the shortest time between two runs"""
+
+
+class UnknownTimezone(ScheduleError):
+    """a time zone is named as in the IANA database, such as Europe/London"""
+
+
+class InvalidDst(ScheduleError):
+    """dst.gap is shift or skip, dst.overlap is first, last or both"""
+
+
+# What the core finds impossible.
+
+
+class IllegalMove(WheelschedError):
+    """an event came to a state that it cannot move"""
+
+    def __init__(
+        self, message: str | None = None, *, state: str | None = None, event: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.state = state
+        self.event = event
+
+
+class InvalidLeaseTerms(WheelschedError, ValueError):
+    """the margin of a lease must be longer than nothing and shorter than its TTL"""
+
+
+class TokenOutOfRange(WheelschedError, ValueError):
+    """a fencing token is a bigint that is not negative"""
+
+
+class EpochOutOfRange(WheelschedError, ValueError):
+    """an epoch counts from 1 and fits 31 bits"""
+
+
+class TokenCounterExhausted(WheelschedError):
+    """this epoch has no tokens left: the partition needs a new one"""

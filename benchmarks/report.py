@@ -1,0 +1,121 @@
+"""Figures of one benchmark run: kept, compared as ratios, printed as a table, drawn."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+
+class Figure(NamedTuple):
+    workload: str
+    rival: str
+    size: int
+    value: float
+    unit: str
+
+
+class Target(NamedTuple):
+    """What a workload is held to: `ours` is better than `rival` by a factor, or below a bound."""
+
+    text: str
+    workload: str
+    size: int
+    rival: str | None
+    bound: float
+
+
+class Record:
+    def __init__(self, name: str, ours: str = "wheel") -> None:
+        self.name = name
+        self.ours = ours
+        self.figures: list[Figure] = []
+        self.targets: list[Target] = []
+
+    def add(self, workload: str, rival: str, size: int, value: float, unit: str = "ns") -> None:
+        self.figures.append(Figure(workload, rival, size, value, unit))
+
+    def value(self, workload: str, rival: str, size: int) -> float | None:
+        for figure in self.figures:
+            if figure[:3] == (workload, rival, size):
+                return figure.value
+        return None
+
+    def reached(self, target: Target) -> float | None:
+        """The ratio to the rival or, without one, the value itself."""
+        ours = self.value(target.workload, self.ours, target.size)
+        if target.rival is None or ours is None:
+            return ours
+        theirs = self.value(target.workload, target.rival, target.size)
+        return None if theirs is None else theirs / ours
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "figures": [figure._asdict() for figure in self.figures],
+            "targets": [
+                {**target._asdict(), "reached": self.reached(target)} for target in self.targets
+            ],
+        }
+
+    def table(self) -> str:
+        return "\n".join([*self._figure_lines(), "", *self._target_lines()])
+
+    def _figure_lines(self) -> list[str]:
+        rows: dict[tuple[str, int, str], dict[str, float]] = defaultdict(dict)
+        rivals = list(dict.fromkeys(figure.rival for figure in self.figures))
+        for figure in self.figures:
+            rows[figure.workload, figure.size, figure.unit][figure.rival] = figure.value
+        lines = [
+            f"| {self.name} | size | unit | " + " | ".join(rivals) + " |",
+            "|---|--:|---|" + "--:|" * len(rivals),
+        ]
+        for (workload, size, unit), values in rows.items():
+            cells = [f"{values[rival]:,.0f}" if rival in values else "" for rival in rivals]
+            lines.append(f"| {workload} | {size:,} | {unit} | " + " | ".join(cells) + " |")
+        return lines
+
+    def _target_lines(self) -> list[str]:
+        lines = ["| target | wanted | reached | |", "|---|--:|--:|---|"]
+        for target in self.targets:
+            reached = self.reached(target)
+            if reached is None:
+                continue
+            if target.rival is None:
+                met = reached <= target.bound
+                wanted, shown = f"≤ {target.bound:g}", f"{reached:,.1f}"
+            else:
+                met = reached >= target.bound
+                wanted, shown = f"≥ {target.bound:g}×", f"{reached:,.1f}×"
+            lines.append(f"| {target.text} | {wanted} | {shown} | {'met' if met else 'missed'} |")
+        return lines
+
+    def plot(self, path: Path) -> None:
+        """One panel for each workload: nanoseconds over the number of timers, a line a rival."""
+        drawn = [figure for figure in self.figures if figure.unit == "ns"]
+        workloads = list(dict.fromkeys(figure.workload for figure in drawn))
+        if not workloads:
+            return
+        columns = 3
+        rows = -(-len(workloads) // columns)
+        figure, panels = plt.subplots(
+            rows, columns, figsize=(4 * columns, 3 * rows), squeeze=False, layout="constrained"
+        )
+        for panel, workload in zip(panels.flat, workloads, strict=False):
+            lines: dict[str, list[tuple[int, float]]] = defaultdict(list)
+            for each in drawn:
+                if each.workload == workload:
+                    lines[each.rival].append((each.size, each.value))
+            for rival, points in lines.items():
+                sizes, values = zip(*sorted(points), strict=True)
+                panel.plot(sizes, values, marker="o", label=rival)
+            panel.set(title=workload, xscale="log", yscale="log", xlabel="timers", ylabel="ns")
+            panel.legend(fontsize="x-small")
+        for panel in panels.flat[len(workloads) :]:
+            panel.axis("off")
+        figure.savefig(path, dpi=110)
+        plt.close(figure)

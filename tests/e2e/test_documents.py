@@ -1,0 +1,53 @@
+"""What the documents say is run: every Python block, and every command."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+# Run elsewhere: `make test` is what runs this test, and test_packaging installs the package.
+RUN_ELSEWHERE = {"make test", "pip install ."}
+
+
+def blocks(language: str) -> list[tuple[Path, str]]:
+    return [
+        (document, block)
+        for document in DOCUMENTS
+        for block in re.findall(rf"^```{language}\n(.*?)^```", document.read_text(), re.M | re.S)
+    ]
+
+
+def commands() -> list[str]:
+    return [line for _, block in blocks("sh") for line in block.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(block, id=f"{path.name}-{n}") for n, (path, block) in enumerate(blocks("python"))],
+)
+def test_python_in_a_document_runs(block: str) -> None:
+    subprocess.run([sys.executable, "-c", block], check=True, cwd=ROOT, timeout=120)
+
+
+@pytest.mark.parametrize("command", [each for each in commands() if each not in RUN_ELSEWHERE])
+def test_a_command_in_a_document_runs(command: str) -> None:
+    subprocess.run(command.split(), check=True, cwd=ROOT, timeout=600)
+
+
+def test_the_two_commands_are_there() -> None:
+    assert {"make demo", "make test"} <= set(commands())
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for document in [*DOCUMENTS, ROOT / "CONTRIBUTING.md"]:
+        for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+            assert (document.parent / link).exists(), f"{document.name} links to {link}"
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 160
