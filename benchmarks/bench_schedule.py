@@ -1,7 +1,6 @@
 """What a step of a schedule costs, beside croniter's `get_next`, both in one run.
 
-    python benchmarks/bench_schedule.py              # the ratios, in a few seconds
-    python -m pytest -o addopts= benchmarks/bench_schedule.py
+    make bench ONLY=schedule
 
 A *step* goes along a schedule in a time zone, each due time asked for with the one before; both
 sides have parsed before. In a *hot second* many jobs share an expression and ask for the same
@@ -9,7 +8,7 @@ step: first remembered alone, against a step of croniter's; then as arming does 
 job's stored spec, against parsing and a step.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from time import perf_counter
 from typing import Any
@@ -19,7 +18,11 @@ from zoneinfo import ZoneInfo
 import pytest
 from croniter import croniter
 
+from report import Record, Target
 from wheelsched.core.schedule import Spec, compile_schedule, parse
+
+OURS = "wheelsched"
+Side = Callable[[str], Callable[[], None]]
 
 ZONE = "America/New_York"
 NOW = datetime(2026, 11, 16, tzinfo=ZoneInfo(ZONE))
@@ -85,26 +88,13 @@ def spec_of(expression: str) -> Spec:
     return parse(expression, timezone=ZONE, now_us=NOW_US)
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-@pytest.mark.parametrize("side", [our_step, our_remembered_step, their_step, their_parse_and_step])
-def test_step(benchmark: Any, expression: str, side: Callable[[str], Callable[[], None]]) -> None:
-    benchmark(side(expression))
-
-
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_hot_second_of_a_thousand_jobs(benchmark: Any, expression: str) -> None:
-    benchmark(our_hot_second(expression))
-
-
-def microseconds(
-    sides: dict[Callable[[str], Callable[[], None]], int], expression: str
-) -> list[float]:
+def microseconds(sides: Sequence[tuple[Side, int]], expression: str) -> list[float]:
     """What each side costs, given how often it repeats in a round.
 
     The rounds are short and the sides take turns, so that a busy machine disturbs neither more;
     each counts by its least disturbed round.
     """
-    actions = [(side(expression), repeats) for side, repeats in sides.items()]
+    actions = [(side(expression), repeats) for side, repeats in sides]
     best = [float("inf")] * len(actions)
     for _ in range(40):
         for index, (action, repeats) in enumerate(actions):
@@ -115,25 +105,24 @@ def microseconds(
     return best
 
 
-def main() -> None:
-    print(f"µs in {ZONE}; targets: step >= 15x, hot second >= 100x")
-    print("expression      croniter    step  ratio     hot  ratio |  parsed  compiled  ratio")
-    sides = {
-        their_step: 50,
-        our_step: 1_000,
-        our_remembered_step: 10_000,
-        their_parse_and_step: 15,
-        our_hot_second: 1,
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_against_croniter(benchmark: Any, record: Record, expression: str) -> None:
+    sides: list[tuple[Side, int]] = [
+        (their_step, 50),
+        (our_step, 1_000),
+        (our_remembered_step, 10_000),
+        (their_parse_and_step, 15),
+        (our_hot_second, 1),
+    ]
+    theirs, step, remembered, parsed, hot_second = microseconds(sides, expression)
+    figures = {
+        "step": (step, theirs, 15),
+        "hot second, remembered step": (remembered, theirs, 100),
+        "hot second, spec to step": (hot_second / len(JOBS), parsed, 100),
     }
-    for expression in EXPRESSIONS:
-        theirs, step, remembered, parsed, hot_second = microseconds(sides, expression)
-        compiled = hot_second / len(JOBS)
-        print(
-            f"{expression:14} {theirs:9.1f} {step:7.2f} {theirs / step:5.0f}x "
-            f"{remembered:7.3f} {theirs / remembered:5.0f}x | "
-            f"{parsed:7.1f} {compiled:9.2f} {parsed / compiled:5.0f}x"
-        )
-
-
-if __name__ == "__main__":
-    main()
+    for name, (ours, croniters, bound) in figures.items():
+        workload = f"{name}: {expression}"
+        record.add(workload, OURS, 1, ours * 1_000)
+        record.add(workload, "croniter", 1, croniters * 1_000)
+        record.targets.append(Target(workload, workload, 1, "croniter", bound))
+    benchmark(our_step(expression))

@@ -29,7 +29,7 @@ def machine() -> dict[str, object]:
 def record(request: pytest.FixtureRequest) -> Iterator[Record]:
     """Collects the figures of one module, then prints its table and writes its results."""
     name = request.module.__name__.removeprefix("bench_")
-    record = Record(name)
+    record = Record(name, getattr(request.module, "OURS", "wheel"))
     yield record
     RESULTS.mkdir(exist_ok=True)
     figures = {"machine": machine(), "command": f"make bench ONLY={name}", **record.as_dict()}

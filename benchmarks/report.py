@@ -31,7 +31,7 @@ class Target(NamedTuple):
 
 
 class Record:
-    def __init__(self, name: str, ours: str = "wheel") -> None:
+    def __init__(self, name: str, ours: str) -> None:
         self.name = name
         self.ours = ours
         self.figures: list[Figure] = []
@@ -95,8 +95,13 @@ class Record:
         return lines
 
     def plot(self, path: Path) -> None:
-        """One panel for each workload: nanoseconds over the number of timers, a line a rival."""
-        drawn = [figure for figure in self.figures if figure.unit == "ns"]
+        """One panel for each workload with several sizes: nanoseconds over size, a line a rival."""
+        sizes: dict[str, set[int]] = defaultdict(set)
+        for each in self.figures:
+            sizes[each.workload].add(each.size)
+        drawn = [
+            each for each in self.figures if each.unit == "ns" and len(sizes[each.workload]) > 1
+        ]
         workloads = list(dict.fromkeys(figure.workload for figure in drawn))
         if not workloads:
             return
@@ -111,8 +116,8 @@ class Record:
                 if each.workload == workload:
                     lines[each.rival].append((each.size, each.value))
             for rival, points in lines.items():
-                sizes, values = zip(*sorted(points), strict=True)
-                panel.plot(sizes, values, marker="o", label=rival)
+                xs, ys = zip(*sorted(points), strict=True)
+                panel.plot(xs, ys, marker="o", label=rival)
             panel.set(title=workload, xscale="log", yscale="log", xlabel="timers", ylabel="ns")
             panel.legend(fontsize="x-small")
         for panel in panels.flat[len(workloads) :]:

@@ -14,11 +14,13 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN_ELSEWHERE = {"make test", "pip install ."}
 
 
-def blocks(language: str) -> list[tuple[Path, str]]:
+def blocks(language: str) -> list[tuple[str, str]]:
+    """The fenced blocks of that language in all documents, each with a name."""
+    fenced = re.compile(rf"^```{language}\n(.*?)^```", re.MULTILINE | re.DOTALL)
     return [
-        (document, block)
+        (f"{document.name}-{number}", block)
         for document in DOCUMENTS
-        for block in re.findall(rf"^```{language}\n(.*?)^```", document.read_text(), re.M | re.S)
+        for number, block in enumerate(fenced.findall(document.read_text()))
     ]
 
 
@@ -26,10 +28,7 @@ def commands() -> list[str]:
     return [line for _, block in blocks("sh") for line in block.splitlines()]
 
 
-@pytest.mark.parametrize(
-    "block",
-    [pytest.param(block, id=f"{path.name}-{n}") for n, (path, block) in enumerate(blocks("python"))],
-)
+@pytest.mark.parametrize("block", [pytest.param(text, id=name) for name, text in blocks("python")])
 def test_python_in_a_document_runs(block: str) -> None:
     subprocess.run([sys.executable, "-c", block], check=True, cwd=ROOT, timeout=120)
 

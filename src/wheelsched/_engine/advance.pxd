@@ -18,7 +18,7 @@ from .levels cimport (
     SPAN_TICKS_SHIFT, TICK_MASK, Engine, block_now, coarse_block_after, coarse_slot, far_slot,
     far_span_from, fine_tick_from, is_live, mark_empty, mark_of, put_entry, slot_for,
 )
-from .nodes cimport Node, key_at, node_at, node_give, node_take_back
+from .nodes cimport Node, node_at, node_give, node_take_back
 from .slots cimport (
     CHUNK_ENTRIES, Chunk, Entry, Slot, chunk_at, pool_reserve, prefetch, slot_pop_chunk,
 )
@@ -159,7 +159,6 @@ cdef inline Status split_block(Engine* engine, int64_t block, uint64_t most) noe
             entry = chunk.entries[chunk.start]
             if few:
                 prefetch(node_at(&engine.nodes, entry.index))
-                prefetch(key_at(&engine.nodes, entry.index))
             if put_entry(engine, first + (entry.mark & TICK_MASK), entry.index, entry.mark) < 0:
                 return NO_MEMORY
             chunk.start += 1
@@ -269,7 +268,6 @@ cdef inline void prefetch_tick(Engine* engine, int64_t tick) noexcept nogil:
         chunk = chunk_at(&engine.pool, slot.head)
         for i in range(chunk.start, <uint32_t>min(chunk.end, chunk.start + PREFETCH_AHEAD)):
             prefetch(node_at(&engine.nodes, chunk.entries[i].index))
-            prefetch(key_at(&engine.nodes, chunk.entries[i].index))
     slot = &engine.slots[FINE + ((tick + 1) & (FINE_SLOTS - 1))]
     if slot.head != 0:
         prefetch(chunk_at(&engine.pool, slot.head))

@@ -142,9 +142,8 @@ cdef inline void prefetch_member(Index* index, Nodes* nodes, const int64_t* key)
     if index.count != 0:
         member = head_of(index, hash_key(nodes, key))[0]
         if member != 0:
-            prefetch(key_at(nodes, member - 1))
-            prefetch(link_at(nodes, member - 1))
             prefetch(node_at(nodes, member - 1))
+            prefetch(link_at(nodes, member - 1))
 
 
 cdef inline void index_clear(Index* index) noexcept nogil:

@@ -4,8 +4,8 @@ They live in segments that never move. A handle is generation << 32 | index; fre
 bumps its generation, so that a stale handle never reaches the next timer in the same place.
 A node whose generations are used up is retired rather than handed out again.
 
-A segment holds its nodes, its share of the free stack, and the keys and links that the
-caller asked for, in that order and in one allocation: it exists whole or not at all.
+A segment holds its nodes, each followed by its key, then its share of the free stack and the
+links that the caller asked for, in one allocation: it exists whole or not at all.
 """
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
@@ -28,7 +28,8 @@ cdef struct Nodes:
     char** segments
     size_t segment_count
     size_t segment_bytes
-    size_t keys_offset
+    size_t node_bytes           # with the key
+    size_t free_offset
     size_t links_offset
     int key_shift               # a key is 1 << key_shift words of 64 bits
     uint32_t first_generation
@@ -44,19 +45,20 @@ cdef inline void nodes_init(
     """Every node gets `key_words` words (0, 1 or 2) for its key, and a link if asked for."""
     nodes.first_generation = first_generation
     nodes.last_generation = first_generation
-    nodes.keys_offset = SEGMENT_NODES * (sizeof(Node) + sizeof(uint32_t))
-    nodes.links_offset = nodes.keys_offset + SEGMENT_NODES * key_words * sizeof(int64_t)
+    nodes.node_bytes = sizeof(Node) + key_words * sizeof(int64_t)
+    nodes.free_offset = SEGMENT_NODES * nodes.node_bytes
+    nodes.links_offset = nodes.free_offset + SEGMENT_NODES * sizeof(uint32_t)
     nodes.key_shift = 1 if key_words == 2 else 0
     nodes.segment_bytes = nodes.links_offset + linked * SEGMENT_NODES * sizeof(uint32_t)
 
 
 cdef inline Node* node_at(Nodes* nodes, uint32_t index) noexcept nogil:
-    return <Node*>nodes.segments[index >> SEGMENT_SHIFT] + (index & SEGMENT_MASK)
+    cdef char* segment = nodes.segments[index >> SEGMENT_SHIFT]
+    return <Node*>(segment + (index & SEGMENT_MASK) * nodes.node_bytes)
 
 
 cdef inline int64_t* key_at(Nodes* nodes, uint32_t index) noexcept nogil:
-    cdef char* segment = nodes.segments[index >> SEGMENT_SHIFT]
-    return <int64_t*>(segment + nodes.keys_offset) + ((index & SEGMENT_MASK) << nodes.key_shift)
+    return <int64_t*>(node_at(nodes, index) + 1)
 
 
 cdef inline uint32_t* link_at(Nodes* nodes, uint32_t index) noexcept nogil:
@@ -66,7 +68,7 @@ cdef inline uint32_t* link_at(Nodes* nodes, uint32_t index) noexcept nogil:
 
 cdef inline uint32_t* free_at(Nodes* nodes, uint32_t position) noexcept nogil:
     cdef char* segment = nodes.segments[position >> SEGMENT_SHIFT]
-    return <uint32_t*>(segment + SEGMENT_NODES * sizeof(Node)) + (position & SEGMENT_MASK)
+    return <uint32_t*>(segment + nodes.free_offset) + (position & SEGMENT_MASK)
 
 
 cdef inline size_t nodes_capacity(Nodes* nodes) noexcept nogil:
