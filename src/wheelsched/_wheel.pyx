@@ -28,7 +28,7 @@ entered again.
 """
 
 from collections import namedtuple
-from operator import index as operator_index
+from operator import index as operator_index, itemgetter
 from types import GenericAlias
 
 from wheelsched.errors import (
@@ -62,7 +62,7 @@ from ._engine.index cimport (
 )
 from ._engine.levels cimport Engine, prefetch_tail
 from ._engine.nodes cimport (
-    Node, handle_is_foreign, handle_of, key_at, next_handle, node_at, node_of_handle,
+    NO_TIMER, Node, handle_is_foreign, handle_of, key_at, next_handle, node_at, node_of_handle,
     nodes_capacity, nodes_init,
 )
 from ._engine.slots cimport POOL_BLOCK, Chunk, pool_available, prefetch

@@ -294,6 +294,28 @@ cdef class ObjectWheel(HandleWheel):
         """Move time forward; the payloads of what has expired, in order, as Wheel.advance does."""
         return self.expire_list(now_ns, limit)
 
+    def drain(self):
+        """Take every timer out, due or not; pairs of deadline and payload, by deadline.
+
+        Looks at each timer once, however far away it is, where `advance` would place the far
+        ones again and again on the way.
+        """
+        cdef list pairs = []
+        cdef int64_t deadline
+        cdef uint32_t index
+        self.require_open()
+        self.state = BUSY       # making a list may run finalizers
+        try:
+            for index in range(self.engine.nodes.used):
+                deadline = node_at(&self.engine.nodes, index).deadline_ns
+                if deadline != NO_TIMER:
+                    pairs.append((deadline, self.payloads[index]))
+            pairs.sort(key=itemgetter(0))
+        finally:
+            self.state = OPEN
+        self.drop_all()
+        return pairs
+
     cdef int reserve_payloads(self) except -1:
         cdef Py_ssize_t missing = nodes_capacity(&self.engine.nodes) - len(self.payloads)
         if missing > 0:

@@ -8,7 +8,7 @@ from array import array
 import pytest
 
 from wheelsched import ObjectWheel, Wheel
-from wheelsched.errors import WheelBusy
+from wheelsched.errors import WheelBusy, WheelClosed
 
 TICK = 1 << 20
 
@@ -167,3 +167,23 @@ def test_threads_that_hammer_one_wheel() -> None:
     wheel.check()
     expired += wheel.advance(now + 1_000 * TICK)
     assert sorted(expired + cancelled) == list(range(threads * each))
+
+
+def test_drain_takes_everything_out_by_deadline_however_far() -> None:
+    wheel: ObjectWheel[str] = ObjectWheel(1_000)
+    wheel.add(wheel.max_deadline_ns, "last")
+    wheel.add(5, "late")
+    cancelled = wheel.add(7_000_000, "cancelled")
+    moved = wheel.add(8_000_000, "moved")
+    wheel.cancel(cancelled)
+    wheel.reschedule(moved, 10**15)
+    assert wheel.drain() == [(5, "late"), (10**15, "moved"), (wheel.max_deadline_ns, "last")]
+    assert len(wheel) == 0
+    assert wheel.drain() == []
+    assert not wheel.cancel(moved)
+    wheel.add(2_000, "next")
+    wheel.check()
+    assert wheel.advance(2_000_000) == ["next"]
+    wheel.close()
+    with pytest.raises(WheelClosed):
+        wheel.drain()
