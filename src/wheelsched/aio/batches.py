@@ -111,9 +111,9 @@ class Batches(Generic[Item]):
             if not woken.done():
                 woken.set_result(None)
 
-    def close(self) -> list[Item]:
-        """End every iteration, and return the items that were never handed out, in order."""
-        pending = self._wheel.advance(self._wheel.max_deadline_ns)
+    def close(self) -> list[tuple[int, Item]]:
+        """End every iteration; return each item that was never handed out, after its time."""
+        pending = self._wheel.drain()
         self._wheel.close()
         self._wake_all()
         return pending

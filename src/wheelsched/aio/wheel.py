@@ -37,10 +37,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pending(Generic[Item]):
-    """What a wheel still held when it was closed, each part in the order of its times."""
+    """What a wheel still held when it was closed, each part in the order of its times.
+
+    An item comes with its `when_ns`; a Timer knows its own.
+    """
 
     callbacks: list[Timer]
-    items: list[Item]
+    items: list[tuple[int, Item]]
 
     def __len__(self) -> int:
         return len(self.callbacks) + len(self.items)

@@ -203,9 +203,10 @@ async def test_closing_ends_the_iteration(
     consumer = Consumer(wheel)
     if not waiting:
         wheel.add(0, "taken")
-    wheel.add_later(10, "pending")
+    when_ns = clock.now_ns() + 10 * SECOND_NS
+    wheel.add(when_ns, "pending")
     await clock.run_ready()
-    assert wheel.close().items == ["pending"]
+    assert wheel.close().items == [(when_ns, "pending")]
     consumer.let.release()
     await asyncio.wait_for(consumer.task, 30)
 

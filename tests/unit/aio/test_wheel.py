@@ -93,9 +93,19 @@ async def test_close_hands_back_everything_in_order(
     assert [timer.args for timer in pending.callbacks] == [(0.5,), (300,), (86_400 * 30,)]
     assert [timer.callback for timer in pending.callbacks] == [print, print, print]
     assert pending.callbacks[0].when_ns == clock.now_ns() + 500 * MILLISECOND_NS
-    assert pending.items == [0.5, 300, 86_400 * 30]
+    assert [item for _, item in pending.items] == [0.5, 300, 86_400 * 30]
+    assert pending.items[1][0] == clock.now_ns() + 300 * SECOND_NS
     assert len(pending) == 6
     assert not wheel.close()
+
+
+async def test_closing_takes_no_longer_for_timers_of_the_next_century(
+    clock: VirtualClock, wheel: AsyncWheel[object]
+) -> None:
+    century_ns = 100 * 365 * 86_400 * SECOND_NS
+    for number in range(10_000):
+        wheel.add(clock.now_ns() + century_ns + number, number)
+    assert [item for _, item in wheel.close().items] == list(range(10_000))
 
 
 async def test_close_inside_a_callback_hands_back_the_rest_of_its_portion(
@@ -177,8 +187,9 @@ async def test_leaving_the_block_says_nothing_when_nothing_was_pending(
     async with AsyncWheel[str](clock) as wheel:
         wheel.call_later(1, print).cancel()
     async with AsyncWheel[str](clock) as wheel:
-        wheel.add_later(1, "handed back")
-        assert wheel.close().items == ["handed back"]
+        when_ns = clock.now_ns() + SECOND_NS
+        wheel.add(when_ns, "handed back")
+        assert wheel.close().items == [(when_ns, "handed back")]
     assert caplog.messages == []
 
 
