@@ -137,6 +137,8 @@ cdef class Callbacks:
             self.read_ahead()
             self.called += 1
             self.call(self.portion[self.called - 1])
+        self.portion = []
+        self.called = 0
 
     def close(self):
         """Return the timers that were never called, in the order of their times."""

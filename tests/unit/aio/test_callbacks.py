@@ -326,6 +326,18 @@ async def test_a_timer_without_a_wheel_cannot_be() -> None:
             new(Timer, *arguments)
 
 
+async def test_what_was_called_is_let_go(clock: VirtualClock, wheel: AsyncWheel[object]) -> None:
+    class Request:
+        pass
+
+    request = Request()
+    gone = weakref.ref(request)
+    wheel.call_later(1, lambda _: None, request)
+    del request
+    await clock.advance(2 * SECOND_NS)
+    assert gone() is None
+
+
 async def test_a_timer_in_a_cycle_is_collected(wheel: AsyncWheel[object]) -> None:
     class Connection:
         timer: Timer
