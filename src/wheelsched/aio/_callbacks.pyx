@@ -1,8 +1,8 @@
 """The callbacks of an AsyncWheel: timers, and the portion of them that is being called.
 
 In C because a hot second goes through here callback by callback. The timers of one tick lie all
-over memory, since they were added at different times; reading a few of them ahead of the call
-hides most of that, and halves what a callback costs.
+over memory, since they were added at different times, so a few of them are read ahead of the
+call. Both together take about two fifths off what a callback costs.
 
 Invariant: a timer waits in the wheel, or is due (it has left the wheel with its portion and is
 not called yet), or is done (its `callback` is None). A portion is called to its end before the

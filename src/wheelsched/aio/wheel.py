@@ -150,8 +150,8 @@ class AsyncWheel(Generic[Item]):
     ) -> Timer:
         """Call `callback(*args)` at `when_ns`. What it raises goes to the loop's exception handler.
 
-        It runs in `context`, or else in the one that the wheel was made in. Unlike asyncio, which
-        copies the current context each time, since that would cost more than the timer itself:
+        It runs in `context`, or else in the one that the wheel was made in. asyncio copies the
+        current context each time; that makes a timer a third dearer, so here it is asked for:
         where a callback needs the context of now, pass `copy_context()`.
         """
         return self._callbacks.add(when_ns, callback, args, context)
