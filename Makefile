@@ -49,6 +49,11 @@ test-asan: setup ## the wheel's tests on a build with the address and undefined-
 	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
 	$(PYTEST) -m "not long" -p no:cacheprovider $(WHEEL_TESTS)
 
+sim: setup ## the wheels on a virtual clock against their models, thousands of histories
+	HYPOTHESIS_PROFILE=long $(PYTEST) tests/property/test_wheel.py tests/property/test_aio.py
+
+faults: test-asan ## the wheel with allocations that fail, under the sanitizers
+
 bench: setup ## the benchmarks, some minutes; ONLY=wheel runs one of them
 	cd benchmarks && ../$(BIN)/python -m pytest -o addopts= --benchmark-disable-gc \
 	--benchmark-columns=min,median,rounds --benchmark-sort=name bench_$(or $(ONLY),*).py
