@@ -4,7 +4,6 @@ WHEELSCHED_SANITIZE=1 builds it with the address and undefined-behaviour sanitiz
 """
 
 import os
-import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -15,12 +14,17 @@ SANITIZE = os.environ.get("WHEELSCHED_SANITIZE") == "1"
 
 
 def compile_flags() -> list[str]:
-    if sys.platform == "win32":
-        return ["/O2"]
     if SANITIZE:
         sanitizers = "-fsanitize=address,undefined"
-        return ["-O1", "-g", sanitizers, "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
-    return ["-O3", "-fno-strict-aliasing"]
+        return [
+            "-O1",
+            "-g",
+            sanitizers,
+            "-fno-sanitize-recover=all",
+            "-fno-omit-frame-pointer",
+            "-fwrapv",
+        ]
+    return ["-O3", "-fno-strict-aliasing", "-fwrapv"]
 
 
 def link_flags() -> list[str]:

@@ -32,7 +32,7 @@ from operator import index as operator_index, itemgetter
 from types import GenericAlias
 
 from wheelsched.errors import (
-    DeadlineOutOfRange, ForeignHandle, WheelBusy, WheelClosed, WheelCorrupt,
+    DeadlineOutOfRange, ForeignHandle, WheelBusy, WheelClosed, WheelCorrupt, WheelError,
 )
 
 cimport cython
@@ -54,20 +54,20 @@ import array
 from ._engine.advance cimport (
     NO_MEMORY, PREFETCH_AHEAD, advance_to, forget_expired, take_back,
 )
-from ._engine.check cimport check_engine, check_index
+from ._engine.check cimport check_engine, check_index, no_memory_to_check
 from ._engine.expiry cimport next_expiry_ns
 from ._engine.index cimport (
     NOT_FOUND, BUCKETS_FIRST, Index, index_clear, index_find, index_insert, index_remove,
     index_reserve, prefetch_bucket, prefetch_member,
 )
-from ._engine.levels cimport Engine, prefetch_tail
+from ._engine.levels cimport Engine, chunks_for, prefetch_tail
 from ._engine.nodes cimport (
-    NO_TIMER, Node, handle_is_foreign, handle_of, key_at, next_handle, node_at, node_of_handle,
+    Node, handle_is_foreign, handle_of, key_at, next_handle, node_at, node_of_handle,
     nodes_capacity, nodes_init,
 )
 from ._engine.slots cimport POOL_BLOCK, Chunk, pool_available, prefetch
 from ._engine.timers cimport (
-    add_timer, cancel_timer, chunks_for, count_due, engine_clear, engine_init, engine_release,
+    add_timer, cancel_timer, count_due, engine_clear, engine_init, engine_release,
     move_timer, moves_earlier, reserve_entries, reserve_timers, touch_reserved,
 )
 
@@ -85,6 +85,8 @@ cdef enum State:
     BUSY = 2
 
 cdef uint32_t wheels_made = 0
+cdef uint64_t HASH_SEED = <uint64_t>(<int64_t>hash("wheelsched"))
+cdef frozenset UUID_FORMATS = frozenset(["B", "b", "c", "16s", "16x"])
 cdef array.array INT64_TEMPLATE = array.array("q")
 
 WheelStats = namedtuple(

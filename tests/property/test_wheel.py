@@ -3,13 +3,14 @@
 import os
 import random
 from array import array
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from wheelsched import KeyedWheel, Wheel
+from wheelsched import KeyedWheel, ObjectWheel, Wheel
 
 SHIFTS = st.sampled_from([10, 12, 20])
 # In ticks: within the block, the next, the coarse level, the far level, and parked beyond.
@@ -22,6 +23,7 @@ DISTANCES = st.one_of(
 )
 
 
+CROWDS = st.sampled_from([100, 2_500, 5_000])
 FAR_END = 60 << 18  # ticks; what is added beyond may come out of order within its tick
 
 
@@ -33,16 +35,26 @@ class Timer:
         self.parked = False
         self.moved = False
 
+    def move(self, deadline: int) -> None:
+        self.deadline = deadline
+        self.moved = True
+        self.late = False
+
 
 class WheelMachine(RuleBasedStateMachine):
     """Timers by handle. Late ones first, then tick by tick, each tick first in first out."""
 
-    @initialize(shift=SHIFTS, start=st.integers(0, 1 << 40), exact=st.booleans())
-    def begin(self, shift: int, start: int, exact: bool) -> None:
+    @initialize(
+        kind=st.sampled_from([Wheel, ObjectWheel]),
+        shift=SHIFTS,
+        start=st.integers(0, 1 << 40),
+        exact=st.booleans(),
+    )
+    def begin(self, kind: Any, shift: int, start: int, exact: bool) -> None:
         self.shift = shift
         self.exact = exact
         self.now = start
-        self.wheel = Wheel(start, tick_shift=shift, exact_order=exact)
+        self.wheel = kind(start, tick_shift=shift, exact_order=exact)
         self.timers: dict[int, Timer] = {}
         self.stale: list[int] = []
         self.keys = 0
@@ -70,9 +82,37 @@ class WheelMachine(RuleBasedStateMachine):
     def add_many(self, data: list[tuple[int, int]]) -> None:
         deadlines = array("q", [self.at(*each) for each in data])
         keys = array("q", range(self.keys, self.keys + len(deadlines)))
-        handles = self.wheel.add_many(deadlines, keys)
-        for handle, deadline in zip(handles, deadlines, strict=True):
+        for handle, deadline in zip(self.wheel.add_many(deadlines, keys), deadlines, strict=True):
             self.note(handle, deadline)
+
+    @precondition(lambda self: len(self.timers) < 8_000)
+    @rule(distance=DISTANCES, width=st.sampled_from([1, 256, 1 << 18]), count=CROWDS)
+    def add_crowd(self, distance: int, width: int, count: int) -> None:
+        """Thousands in one tick, one block or one span: enough to be split and pulled in steps."""
+        deadlines = array("q", [self.at(distance + i * 7_919 % width, i) for i in range(count)])
+        keys = array("q", range(self.keys, self.keys + count))
+        for handle, deadline in zip(self.wheel.add_many(deadlines, keys), deadlines, strict=True):
+            self.note(handle, deadline)
+
+    @precondition(lambda self: self.timers)
+    @rule(part=st.integers(2, 5), rest=st.integers(0, 4))
+    def cancel_many(self, part: int, rest: int) -> None:
+        """Every second, third … timer, in the order of their handles."""
+        handles = sorted(self.timers)[rest::part]
+        assert self.wheel.cancel_many(array("q", handles)) == len(handles)
+        self.stale += handles
+        for handle in handles:
+            del self.timers[handle]
+
+    @precondition(lambda self: self.timers)
+    @rule(part=st.integers(2, 5), distance=DISTANCES, width=st.sampled_from([1, 300, 300_000]))
+    def reschedule_many(self, part: int, distance: int, width: int) -> None:
+        handles = sorted(self.timers)[::part]
+        deadlines = [self.at(distance + i * 7_919 % width, i) for i in range(len(handles))]
+        moved = self.wheel.reschedule_many(array("q", handles), array("q", deadlines))
+        assert moved == len(handles)
+        for handle, deadline in zip(handles, deadlines, strict=True):
+            self.timers[handle].move(deadline)
 
     @precondition(lambda self: self.timers)
     @rule(data=st.data())
@@ -88,10 +128,7 @@ class WheelMachine(RuleBasedStateMachine):
         handle = data.draw(st.sampled_from(sorted(self.timers)))
         deadline = self.at(distance, inside)
         assert self.wheel.reschedule(handle, deadline)
-        timer = self.timers[handle]
-        timer.deadline = deadline
-        timer.moved = True
-        timer.late = False
+        self.timers[handle].move(deadline)
 
     @precondition(lambda self: self.stale)
     @rule(data=st.data())
@@ -202,8 +239,13 @@ class KeyedWheelMachine(RuleBasedStateMachine):
 
     @rule(distance=st.one_of(st.integers(0, 400), st.integers(0, 3_000_000)))
     def advance(self, distance: int) -> None:
+        first = min(self.deadlines.values(), default=None)
+        expiry = self.wheel.next_expiry()
+        assert (expiry is None) == (first is None)
+        assert first is None or expiry is None or expiry <= max(self.now, first)
         self.now += distance << 20
-        expired = self.wheel.advance(self.now)
+        expired = self.wheel.advance(self.now, limit=5)
+        expired += self.wheel.advance(self.now)
         assert {key for key, due in self.deadlines.items() if due <= self.now} == set(expired)
         for key in expired:
             del self.deadlines[key]

@@ -8,8 +8,19 @@ cdef inline int64_t as_int64(object value, str name) except? -1:
         value = index_of(value, name)
     number = PyLong_AsLongLongAndOverflow(value, &overflow)
     if overflow != 0:
-        raise OverflowError(f"{name} must fit in 64 bits, and {value} does not")
+        raise OverflowError(f"{name} must fit in 64 bits")
     return number
+
+
+cdef inline int64_t as_handle(object value) except? -1:
+    cdef int overflow = 0
+    cdef int64_t handle
+    if not PyLong_Check(value):
+        value = index_of(value, "handle")
+    handle = PyLong_AsLongLongAndOverflow(value, &overflow)
+    if overflow != 0:
+        raise ForeignHandle("a handle fits in 64 bits: this one was never issued by any wheel")
+    return handle
 
 
 cdef object index_of(object value, str name):
@@ -68,12 +79,20 @@ cdef _Buffer int64_buffer(object source, str name, int flags=0):
             f"{name} must hold signed 64-bit integers in one dimension, such as array('q') or "
             f"numpy int64; this has {buffer.view.ndim} of format {kind!r}"
         )
+    if buffer.view.len != 0 and <size_t>buffer.view.buf % 8 != 0:
+        raise BufferError(f"{name} must begin at a multiple of 8 bytes in memory")
     buffer.count = buffer.view.len // 8
     return buffer
 
 
 cdef _Buffer uuid_buffer(object source, str name, int flags=0):
     cdef _Buffer buffer = buffer_of(source, name, flags)
+    kind = "B" if buffer.view.format == NULL else (<bytes>buffer.view.format).decode()
+    if kind not in UUID_FORMATS:
+        raise TypeError(
+            f"{name} must hold bytes, 16 for each key, such as bytes or a numpy S16 array; "
+            f"this has format {kind!r}"
+        )
     if buffer.view.len % 16 != 0:
         raise ValueError(f"{name} must hold 16 bytes for each key, and has {buffer.view.len}")
     buffer.count = buffer.view.len // 16

@@ -19,8 +19,9 @@ cdef class BaseWheel:
         cdef int64_t now = as_int64(now_ns, "now_ns")
         cdef int64_t shift = as_int64(tick_shift, "tick_shift")
         cdef int64_t timers = as_int64(capacity, "capacity")
+        cdef bint is_exact = bool(exact_order)
         if self.state != CLOSED or self.engine.tick_shift != 0:
-            raise WheelBusy("a wheel is initialised once; make another one")
+            raise WheelError("a wheel is initialised once; make another one")
         if not TICK_SHIFT_LEAST <= shift <= TICK_SHIFT_MOST:
             raise ValueError(
                 f"tick_shift must be {TICK_SHIFT_LEAST} to {TICK_SHIFT_MOST}, not {tick_shift}"
@@ -29,7 +30,7 @@ cdef class BaseWheel:
             raise ValueError(f"capacity must be 0 to {(1 << 32) - 1}, not {capacity}")
         if not 0 <= now <= INT64_MAX - (<int64_t>1 << shift):
             raise DeadlineOutOfRange(f"now_ns must not be negative or near 2**63, as {now_ns} is")
-        engine_init(&self.engine, now, <int>shift, bool(exact_order))
+        engine_init(&self.engine, now, <int>shift, is_exact)
         wheels_made += 1
         # Wheels start at generations far apart, so that one's handles look wrong to another.
         nodes_init(
@@ -38,6 +39,7 @@ cdef class BaseWheel:
             self.key_words,
             self.is_indexed(),
         )
+        self.engine.nodes.hash_seed = HASH_SEED
         self.state = OPEN
         if timers > 0:
             self.reserve(timers)
@@ -139,6 +141,8 @@ cdef class BaseWheel:
         """Verify every invariant; raise WheelCorrupt, naming the first that does not hold."""
         self.require_open()
         cdef const char* problem = self.find_problem()
+        if problem == no_memory_to_check():
+            raise MemoryError((<bytes>problem).decode())
         if problem != NULL:
             raise WheelCorrupt((<bytes>problem).decode())
 
@@ -171,17 +175,18 @@ cdef class BaseWheel:
         return INT64_MAX - (<int64_t>1 << self.engine.tick_shift)
 
     @cython.final
-    cdef inline int64_t as_deadline(self, object deadline_ns) except -1:
+    cdef inline int64_t as_instant(self, object value, str name) except -1:
         cdef int overflow = 0
-        cdef int64_t deadline
-        if not PyLong_Check(deadline_ns):
-            deadline_ns = index_of(deadline_ns, "deadline_ns")
-        deadline = PyLong_AsLongLongAndOverflow(deadline_ns, &overflow)
-        if overflow != 0 or not 0 <= deadline <= self.latest_ns():
+        cdef int64_t instant
+        if not PyLong_Check(value):
+            value = index_of(value, name)
+        instant = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if overflow != 0 or not 0 <= instant <= self.latest_ns():
+            given = "a number of more than 64 bits" if overflow != 0 else value
             raise DeadlineOutOfRange(
-                f"deadline_ns must lie between 0 and {self.latest_ns()}, and {deadline_ns} does not"
+                f"{name} must lie between 0 and {self.latest_ns()}, and {given} does not"
             )
-        return deadline
+        return instant
 
     cdef int require_deadlines(self, _Buffer deadlines) except -1:
         cdef const int64_t* items = deadlines.int64s()
@@ -206,18 +211,22 @@ cdef class BaseWheel:
 
     cdef Py_ssize_t expire(self, int64_t now_ns, size_t limit) except -1:
         """Collect the expired; their number."""
-        if now_ns < 0 or now_ns > self.latest_ns():
-            raise DeadlineOutOfRange(
-                f"now_ns must lie between 0 and {self.latest_ns()}, and {now_ns} does not"
-            )
         if advance_to(&self.engine, now_ns, limit) == NO_MEMORY:
             if self.engine.expired_count == 0:
                 raise MemoryError("no memory to advance the wheel")
         return self.engine.expired_count
 
+    cdef object expired_number(self):
+        """How many expired, as an answer; when it cannot be made, they expire the next time."""
+        try:
+            return PyLong_FromLongLong(self.engine.expired_count)
+        except MemoryError:
+            take_back(&self.engine)
+            raise
+
     cdef list expire_list(self, object now_ns, object limit):
         """The expired as a list of what `take_expired` makes of them."""
-        cdef int64_t now = as_int64(now_ns, "now_ns")
+        cdef int64_t now = self.as_instant(now_ns, "now_ns")
         cdef int64_t most = INT64_MAX if limit is None else as_int64(limit, "limit")
         cdef Py_ssize_t count
         cdef list taken

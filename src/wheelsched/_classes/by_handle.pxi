@@ -47,7 +47,7 @@ cdef class HandleWheel(BaseWheel):
 
     def cancel(self, handle):
         """Cancel a timer; whether it was still waiting."""
-        cdef int64_t wanted = as_int64(handle, "handle")
+        cdef int64_t wanted = as_handle(handle)
         cdef Node* node
         self.require_open()
         node = self.find(wanted)
@@ -58,8 +58,8 @@ cdef class HandleWheel(BaseWheel):
 
     def reschedule(self, handle, deadline_ns):
         """Give a timer another deadline, under the same handle; whether it was still waiting."""
-        cdef int64_t wanted = as_int64(handle, "handle")
-        cdef int64_t deadline = self.as_deadline(deadline_ns)
+        cdef int64_t wanted = as_handle(handle)
+        cdef int64_t deadline = self.as_instant(deadline_ns, "deadline_ns")
         cdef Node* node
         self.require_open()
         node = self.find(wanted)
@@ -71,7 +71,7 @@ cdef class HandleWheel(BaseWheel):
 
     def deadline(self, handle):
         """The deadline of a timer, or None when it is no longer waiting."""
-        cdef int64_t wanted = as_int64(handle, "handle")
+        cdef int64_t wanted = as_handle(handle)
         cdef Node* node
         self.require_open()
         node = self.find(wanted)
@@ -159,12 +159,14 @@ cdef class HandleWheel(BaseWheel):
 cdef class Wheel(HandleWheel):
     """Timers with 64-bit integer keys. Several may share a key."""
 
+    cdef bint is_wheel      # a field of its own: no class can inherit from two kinds of wheel
+
     def __cinit__(self):
         self.key_words = 1
 
     def add(self, deadline_ns, key):
         """Add a timer; its handle."""
-        cdef int64_t deadline = self.as_deadline(deadline_ns)
+        cdef int64_t deadline = self.as_instant(deadline_ns, "deadline_ns")
         cdef int64_t number = as_int64(key, "key")
         cdef object handle
         self.require_open()
@@ -200,13 +202,14 @@ cdef class Wheel(HandleWheel):
     def advance_into(self, now_ns, keys):
         """Like `advance`, into a writable buffer whose length is the limit; how many expired."""
         cdef _Buffer target = int64_buffer(keys, "keys", PyBUF_WRITABLE)
-        cdef int64_t now = as_int64(now_ns, "now_ns")
+        cdef int64_t now = self.as_instant(now_ns, "now_ns")
         cdef Py_ssize_t count
         self.require_open()
         count = self.expire(now, target.count)
+        taken = self.expired_number()
         copy_int64_keys(&self.engine, count, target.int64s())
         forget_expired(&self.engine)
-        return count
+        return taken
 
     cdef list take_expired(self, Py_ssize_t count):
         return int64_keys(&self.engine, count)
@@ -227,7 +230,7 @@ cdef class ObjectWheel(HandleWheel):
 
     def add(self, deadline_ns, payload):
         """Add a timer; its handle."""
-        cdef int64_t deadline = self.as_deadline(deadline_ns)
+        cdef int64_t deadline = self.as_instant(deadline_ns, "deadline_ns")
         cdef object handle
         self.require_open()
         self.reserve(1)
@@ -261,7 +264,7 @@ cdef class ObjectWheel(HandleWheel):
 
     def cancel(self, handle):
         """Cancel a timer and let its payload go; whether it was still waiting."""
-        cdef int64_t wanted = as_int64(handle, "handle")
+        cdef int64_t wanted = as_handle(handle)
         cdef object _payload    # let go on return, when the wheel is whole again
         cdef Node* node
         self.require_open()
@@ -308,7 +311,7 @@ cdef class ObjectWheel(HandleWheel):
         try:
             for index in range(self.engine.nodes.used):
                 deadline = node_at(&self.engine.nodes, index).deadline_ns
-                if deadline != NO_TIMER:
+                if deadline >= 0:
                     pairs.append((deadline, self.payloads[index]))
             pairs.sort(key=itemgetter(0))
         finally:

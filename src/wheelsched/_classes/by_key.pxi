@@ -21,7 +21,7 @@ cdef class KeyWheel(BaseWheel):
     def upsert(self, key, deadline_ns):
         """Give the timer of this key that deadline; whether it had to be added."""
         cdef int64_t words[2]
-        cdef int64_t deadline = self.as_deadline(deadline_ns)
+        cdef int64_t deadline = self.as_instant(deadline_ns, "deadline_ns")
         self.read_key(key, words)
         self.require_open()
         self.reserve(1)
@@ -81,10 +81,11 @@ cdef class KeyWheel(BaseWheel):
         """Like `advance`, into a writable buffer that has room for `limit` keys; how many."""
         cdef _Buffer target = self.key_buffer(keys, PyBUF_WRITABLE)
         cdef size_t key_bytes = 8 * self.key_words
-        cdef int64_t now = as_int64(now_ns, "now_ns")
+        cdef int64_t now = self.as_instant(now_ns, "now_ns")
         cdef Py_ssize_t count, i
         self.require_open()
         count = self.expire(now, target.count)
+        taken = self.expired_number()
         for i in range(count):
             if i + PREFETCH_AHEAD < count:
                 prefetch(key_at(&self.engine.nodes, self.engine.expired[i + PREFETCH_AHEAD]))
@@ -95,7 +96,7 @@ cdef class KeyWheel(BaseWheel):
             )
         self.forget_keys()
         forget_expired(&self.engine)
-        return count
+        return taken
 
     cdef int read_key(self, object key, int64_t* words) except -1:
         raise NotImplementedError
@@ -192,6 +193,8 @@ cdef class KeyWheel(BaseWheel):
 cdef class KeyedWheel(KeyWheel):
     """One timer for each 64-bit integer key."""
 
+    cdef bint is_keyed_wheel    # a field of its own, as in Wheel
+
     def __cinit__(self):
         self.key_words = 1
 
@@ -211,6 +214,8 @@ cdef class UUIDWheel(KeyWheel):
 
     Buffers of keys are any that hold 16 bytes for each.
     """
+
+    cdef bint is_uuid_wheel     # a field of its own, as in Wheel
 
     def __cinit__(self):
         self.key_words = 2

@@ -14,14 +14,16 @@ from libc.stdint cimport INT64_MAX, UINT32_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport qsort
 
 from .levels cimport (
-    BLOCK_SHIFT, BLOCK_TICKS, COARSE_SPANS, FINE, FINE_SLOTS, LATE, SPAN_BLOCKS, SPAN_SHIFT,
-    SPAN_TICKS_SHIFT, TICK_MASK, Engine, block_now, coarse_block_after, coarse_slot, far_slot,
-    far_span_from, fine_tick_from, is_live, mark_empty, mark_of, put_entry, slot_for,
+    BLOCK_SHIFT, BLOCK_TICKS, FAR_WORD, FINE, FINE_SLOTS, LATE, SPAN_BLOCKS, SPAN_SHIFT,
+    SPAN_TICKS_SHIFT, TICK_MASK, Engine, block_now, chunks_for, coarse_block_after, coarse_reach,
+    coarse_slot, far_slot, far_span_from, fine_tick_from, is_live, mark_empty, mark_of, put_entry,
+    slot_for, tick_of,
 )
 from .nodes cimport Node, node_at, node_give, node_take_back
 from .slots cimport (
-    CHUNK_ENTRIES, Chunk, Entry, Slot, chunk_at, pool_reserve, prefetch, slot_pop_chunk,
+    CHUNK_ENTRIES, Chunk, Entry, Slot, chunk_at, pool_reserve, prefetch, slot_join, slot_pop_chunk,
 )
+from .sweep cimport drop_slot, earliest_in, forget_slot, release_head, timers_went
 
 cdef enum Status:
     DONE = 0
@@ -39,12 +41,6 @@ cdef struct Ordered:
     int64_t deadline_ns
     uint32_t position
     Entry entry
-
-
-cdef inline void release_head(Engine* engine, uint32_t number) noexcept nogil:
-    slot_pop_chunk(&engine.pool, &engine.slots[number])
-    if engine.sweep_slot == number:
-        engine.sweep_chunk = 0
 
 
 cdef inline void prefetch_ahead(
@@ -203,11 +199,6 @@ cdef inline Status pull_span(Engine* engine, int64_t span, uint64_t most) noexce
     return DONE
 
 
-cdef inline int64_t coarse_reach(Engine* engine) noexcept nogil:
-    """How far the coarse level may extend from the current block without overlapping itself."""
-    return ((block_now(engine) >> SPAN_SHIFT) + COARSE_SPANS) << SPAN_SHIFT
-
-
 cdef inline Status extend_coarse(Engine* engine, uint64_t most) noexcept nogil:
     """Bring `coarse_end` up to its reach, pulling the far spans on the way.
 
@@ -253,10 +244,64 @@ cdef inline int64_t next_stop(Engine* engine, int64_t last_tick) noexcept nogil:
     if fine_tick_from(engine, (block + 1) << BLOCK_SHIFT) >= 0:
         return (block + 1) << BLOCK_SHIFT
     block = coarse_block_after(engine, block)
-    if block >= 0:
-        return block << BLOCK_SHIFT
     span = far_span_from(engine, 0)
-    return span << SPAN_TICKS_SHIFT if span >= 0 else INT64_MAX
+    return min(
+        block << BLOCK_SHIFT if block >= 0 else INT64_MAX,
+        span << SPAN_TICKS_SHIFT if span >= 0 else INT64_MAX,
+    )
+
+
+cdef inline bint only_parked(Engine* engine) noexcept nogil:
+    """Whether all entries are in one far slot."""
+    cdef uint64_t far = engine.occupied[FAR_WORD]
+    return (
+        far != 0
+        and far & (far - 1) == 0
+        and coarse_block_after(engine, block_now(engine) - 1) < 0
+        and fine_tick_from(engine, engine.tick) < 0
+        and fine_tick_from(engine, (block_now(engine) + 1) << BLOCK_SHIFT) < 0
+    )
+
+
+cdef inline Status leap(Engine* engine, int64_t last_tick) noexcept nogil:
+    """Go as far as `last_tick` or the span of the earliest timer, and place all from there.
+
+    Without this, parked timers would be parked again for every 64 spans on the way.
+    """
+    cdef uint32_t number = far_slot(far_span_from(engine, 0))
+    cdef int64_t earliest_ns = earliest_in(engine, number, -1)
+    cdef Slot parked = engine.slots[number]     # after a look that may have dropped it
+    cdef int64_t tick = last_tick + 1
+    cdef uint32_t index
+    cdef Chunk* chunk
+    cdef Node* node
+    if earliest_ns == INT64_MAX:
+        return DONE     # all of it was stale, and is gone
+    # Beyond the current tick, because the slot is: only the last one parks.
+    tick = min(tick, tick_of(engine, earliest_ns) >> SPAN_TICKS_SHIFT << SPAN_TICKS_SHIFT)
+    if pool_reserve(&engine.pool, engine.pool.held + chunks_for(parked.count)) < 0:
+        return NO_MEMORY
+    forget_slot(engine, number)
+    engine.tick = tick
+    engine.coarse_end = coarse_reach(engine)
+    while parked.head != 0:
+        chunk = chunk_at(&engine.pool, parked.head)
+        while chunk.start < chunk.end:
+            index = chunk.entries[chunk.start].index
+            node = node_at(&engine.nodes, index)
+            if is_live(node, chunk.entries[chunk.start].mark):
+                put_entry(
+                    engine,
+                    slot_for(engine, node.deadline_ns, engine.coarse_end),
+                    index,
+                    mark_of(engine, node.tag, node.deadline_ns),
+                )
+                engine.replaced += 1
+            else:
+                engine.stale -= 1
+            chunk.start += 1
+        slot_pop_chunk(&engine.pool, &parked)
+    return DONE
 
 
 cdef inline void prefetch_tick(Engine* engine, int64_t tick) noexcept nogil:
@@ -299,39 +344,43 @@ cdef inline int compare_ordered(const void* left, const void* right) noexcept no
     return 1 if a.position > b.position else -1
 
 
+cdef inline uint32_t gather_live(Engine* engine, Slot* slot, Ordered* gathered) noexcept nogil:
+    cdef uint32_t number = slot.head
+    cdef uint32_t count = 0
+    cdef uint32_t i
+    cdef Chunk* chunk
+    cdef Node* node
+    while number != 0:
+        chunk = chunk_at(&engine.pool, number)
+        for i in range(chunk.start, chunk.end):
+            node = node_at(&engine.nodes, chunk.entries[i].index)
+            if is_live(node, chunk.entries[i].mark):
+                gathered[count].entry = chunk.entries[i]
+                gathered[count].deadline_ns = node.deadline_ns
+                gathered[count].position = count
+                count += 1
+        number = chunk.next
+    return count
+
+
 cdef inline Status order_slot(Engine* engine, uint32_t number) noexcept nogil:
     """Put the entries of a slot in the order of their deadlines, equal ones as they came."""
     cdef Slot* slot = &engine.slots[number]
-    cdef Ordered* all_entries
-    cdef Chunk* chunk
-    cdef uint32_t chunk_number = slot.head
-    cdef uint32_t count = 0
-    cdef uint32_t i
+    cdef Ordered* gathered
+    cdef uint32_t count, i
     if slot.count < 2:
         return DONE
-    all_entries = <Ordered*>PyMem_RawMalloc(slot.count * sizeof(Ordered))
-    if all_entries == NULL:
+    gathered = <Ordered*>PyMem_RawMalloc(slot.count * sizeof(Ordered))
+    if gathered == NULL:
         return NO_MEMORY
-    while chunk_number != 0:
-        chunk = chunk_at(&engine.pool, chunk_number)
-        for i in range(chunk.start, chunk.end):
-            all_entries[count].entry = chunk.entries[i]
-            all_entries[count].deadline_ns = node_at(
-                &engine.nodes, chunk.entries[i].index
-            ).deadline_ns
-            all_entries[count].position = count
-            count += 1
-        chunk_number = chunk.next
-    qsort(all_entries, count, sizeof(Ordered), &compare_ordered)
-    count = 0
-    chunk_number = slot.head
-    while chunk_number != 0:
-        chunk = chunk_at(&engine.pool, chunk_number)
-        for i in range(chunk.start, chunk.end):
-            chunk.entries[i] = all_entries[count].entry
-            count += 1
-        chunk_number = chunk.next
-    PyMem_RawFree(all_entries)
+    count = gather_live(engine, slot, gathered)
+    qsort(gathered, count, sizeof(Ordered), &compare_ordered)
+    drop_slot(engine, number)
+    engine.stale += count       # which drop_slot took for stale
+    engine.swept -= count
+    for i in range(count):      # into the chunks that were just given back
+        put_entry(engine, number, gathered[i].entry.index, gathered[i].entry.mark)
+    PyMem_RawFree(gathered)
     return DONE
 
 
@@ -352,10 +401,11 @@ cdef inline Status drain_tick(Engine* engine, int64_t tick, size_t limit) noexce
 
 cdef inline Status drain_late(Engine* engine, int64_t due_ns, size_t limit) noexcept nogil:
     cdef Status status
-    if engine.exact_order:
+    if engine.exact_order and not engine.late_is_ordered:
         status = order_slot(engine, LATE)
         if status != DONE:
             return status
+        engine.late_is_ordered = True
     return drain(engine, LATE, due_ns, limit)
 
 
@@ -381,23 +431,31 @@ cdef inline Status advance_to(Engine* engine, int64_t now_ns, size_t limit) noex
         tick = fine_tick_from(engine, engine.tick)
         if 0 <= tick <= last_tick:
             status = drain_tick(engine, tick, limit)
+        elif only_parked(engine):
+            status = leap(engine, last_tick)
         else:
             engine.tick = min(last_tick + 1, next_stop(engine, last_tick))
     look_ahead(engine, engine.tick - first_tick)
     engine.timers -= engine.expired_count
     engine.fired += engine.expired_count
+    timers_went(engine, engine.expired_count)
     return status
 
 
 cdef inline void take_back(Engine* engine) noexcept nogil:
     """The expired could not be handed over: they come first at the next advance."""
+    cdef Slot late = engine.slots[LATE]
     cdef size_t i
     cdef uint32_t index
     engine.pool.held = 0
+    engine.slots[LATE].head = 0
+    engine.slots[LATE].tail = 0
+    engine.slots[LATE].count = 0
     for i in range(engine.expired_count):
         index = engine.expired[i]
-        node_take_back(&engine.nodes, index, engine.now_ns)
+        node_take_back(&engine.nodes, index)
         put_entry(engine, LATE, index, mark_of(engine, node_at(&engine.nodes, index).tag, 0))
+    slot_join(&engine.pool, &engine.slots[LATE], late)
     engine.timers += engine.expired_count
     engine.fired -= engine.expired_count
     engine.expired_count = 0

@@ -3,14 +3,13 @@
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from .advance cimport coarse_reach
 from .index cimport Index, index_find
 from .levels cimport (
     BLOCK_SHIFT, COARSE, COARSE_SLOTS, COARSE_WORD, FAR, FAR_SLOTS, FAR_WORD,
-    FINE_SLOTS, LATE, SLOTS, SPAN_SHIFT, SPAN_TICKS_SHIFT, TICK_MASK, Engine, block_now, is_live,
-    tick_of,
+    FINE_SLOTS, LATE, SLOTS, SPAN_SHIFT, SPAN_TICKS_SHIFT, TICK_MASK, Engine, block_now,
+    coarse_reach, is_live, tick_of,
 )
-from .nodes cimport LAST_GENERATION, NO_TIMER, Node, Nodes, free_at, key_at, node_at
+from .nodes cimport LAST_GENERATION, Node, Nodes, free_at, is_free, key_at, node_at
 from .slots cimport CHUNK_ENTRIES, Chunk, Entry, Slot, chunk_at
 
 cdef struct Tally:
@@ -51,7 +50,7 @@ cdef inline const char* check_entry(
     if not is_live(node, entry.mark):
         tally.stale += 1
         return NULL
-    if node.deadline_ns == NO_TIMER:
+    if is_free(node):
         return b"an entry is live and its timer is not"
     if tally.timers[entry.index]:
         return b"a timer has two live entries"
@@ -101,10 +100,10 @@ cdef inline const char* check_slot(Engine* engine, uint32_t number, Tally* tally
 cdef inline const char* check_free(Engine* engine, Tally* tally) noexcept nogil:
     """The free stack and the free chunks: nothing twice, nothing that is in use, nothing lost."""
     cdef Nodes* nodes = &engine.nodes
-    cdef uint32_t position, index, chunk_number
+    cdef uint32_t position, index, chunk_number, free_chunks
     for position in range(nodes.free_count):
         index = free_at(nodes, position)[0]
-        if index >= nodes.used or node_at(nodes, index).deadline_ns != NO_TIMER:
+        if index >= nodes.used or not is_free(node_at(nodes, index)):
             return b"a node in the free stack is in use"
         if tally.timers[index]:
             return b"a node is twice in the free stack"
@@ -113,12 +112,16 @@ cdef inline const char* check_free(Engine* engine, Tally* tally) noexcept nogil:
         if not tally.timers[index] and node_at(nodes, index).generation != LAST_GENERATION:
             return b"a node is neither free nor has an entry"
     chunk_number = engine.pool.free_head
+    free_chunks = engine.pool.free_count
     while chunk_number != 0:
         if chunk_number >= engine.pool.used or tally.chunks[chunk_number]:
             return b"a free chunk is in use"
         tally.chunks[chunk_number] = 1
         tally.chunks_seen += 1
+        free_chunks -= 1
         chunk_number = chunk_at(&engine.pool, chunk_number).next
+    if free_chunks != 0:
+        return b"the number of free chunks is wrong"
     return NULL
 
 
@@ -133,6 +136,8 @@ cdef inline const char* check_totals(Engine* engine, Tally* tally) noexcept nogi
         return b"nodes are lost"
     if engine.pool.used != 0 and tally.chunks_seen != engine.pool.used - 1:
         return b"chunks are lost"
+    if engine.pool.held != 0:
+        return b"chunks are held between operations"
     if engine.coarse_end > coarse_reach(engine) or engine.coarse_end & ((1 << SPAN_SHIFT) - 1):
         return b"the end of the coarse level is wrong"
     for word in range(COARSE_WORD, <uint32_t>FAR_WORD):
@@ -156,9 +161,13 @@ cdef inline const char* check_all(Engine* engine, Tally* tally) noexcept nogil:
     return problem
 
 
+cdef inline const char* no_memory_to_check() noexcept nogil:
+    return b"there is no memory for the check"
+
+
 cdef inline const char* check_engine(Engine* engine) noexcept nogil:
     cdef Tally tally
-    cdef const char* problem = b"there is no memory for the check"
+    cdef const char* problem = no_memory_to_check()
     tally.live = 0
     tally.stale = 0
     tally.chunks_seen = 0
@@ -177,7 +186,7 @@ cdef inline const char* check_index(Engine* engine, Index* index) noexcept nogil
     if index.count != engine.timers:
         return b"the index has more or fewer keys than there are timers"
     for node in range(nodes.used):
-        if node_at(nodes, node).deadline_ns == NO_TIMER:
+        if is_free(node_at(nodes, node)):
             continue
         if index_find(index, nodes, key_at(nodes, node)) != node:
             return b"a key is not indexed"

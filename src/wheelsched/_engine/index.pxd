@@ -36,9 +36,9 @@ cdef inline uint64_t mix(uint64_t word) noexcept nogil:
 
 
 cdef inline uint64_t hash_key(Nodes* nodes, const int64_t* key) noexcept nogil:
-    if nodes.key_shift == 0:
-        return mix(<uint64_t>key[0])
-    return mix(mix(<uint64_t>key[0]) ^ <uint64_t>key[1])
+    """Seeded, so that nobody can choose keys that share a bucket."""
+    cdef uint64_t hashed = mix(<uint64_t>key[0] ^ nodes.hash_seed)
+    return hashed if nodes.key_shift == 0 else mix(hashed ^ <uint64_t>key[1])
 
 
 cdef inline bint same_key(Nodes* nodes, const int64_t* left, const int64_t* right) noexcept nogil:

@@ -13,7 +13,10 @@ minutes away, the end of the far level 4.9 hours.
 
 Time only ever pulls entries down: far to coarse to fine. A slot that is being emptied into
 the level below still takes what is new for it, so that entries of one tick stay in the order
-in which they came.
+in which they came. (Not so what was parked: it is placed again after others were placed.)
+
+A span is pulled in portions. Until that is finished `coarse_end` stays at its beginning, while
+a part of its entries is in coarse slots already, beyond `coarse_end` and within `coarse_reach`.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -56,6 +59,7 @@ cdef struct Engine:
     int tick_shift
     bint exact_order
     int64_t ordered_tick    # the tick whose slot was last put in exact order
+    bint late_is_ordered
 
     Nodes nodes
     Pool pool
@@ -73,6 +77,7 @@ cdef struct Engine:
     bint sweeping
     uint32_t sweep_slot
     uint32_t sweep_chunk        # the last chunk of that slot that is clean already, or 0
+    uint32_t sweep_last         # the chunk at which that slot is done, 0 before arriving there
 
     uint32_t* expired           # node indices, collected by the advance in progress
     size_t expired_count
@@ -85,6 +90,11 @@ cdef inline int64_t tick_of(Engine* engine, int64_t deadline_ns) noexcept nogil:
 
 cdef inline int64_t block_now(Engine* engine) noexcept nogil:
     return engine.tick >> BLOCK_SHIFT
+
+
+cdef inline int64_t coarse_reach(Engine* engine) noexcept nogil:
+    """How far the coarse level can extend from the current block without overlapping itself."""
+    return ((block_now(engine) >> SPAN_SHIFT) + COARSE_SPANS) << SPAN_SHIFT
 
 
 cdef inline uint32_t coarse_slot(int64_t block) noexcept nogil:
@@ -120,6 +130,11 @@ cdef inline int put_entry(
     return 0
 
 
+cdef inline size_t chunks_for(size_t entries) noexcept nogil:
+    """Enough chunks to write that many entries, whichever slots they belong to."""
+    return entries // CHUNK_ENTRIES + min(entries, <size_t>SLOTS)
+
+
 cdef inline uint32_t slot_for(
     Engine* engine, int64_t deadline_ns, int64_t coarse_end
 ) noexcept nogil:
@@ -146,6 +161,8 @@ cdef inline int place(
     cdef uint32_t number = LATE
     if deadline_ns > engine.now_ns:
         number = slot_for(engine, deadline_ns, engine.coarse_end)
+    else:
+        engine.late_is_ordered = False
     return put_entry(engine, number, index, mark_of(engine, tag, deadline_ns))
 
 
@@ -199,7 +216,8 @@ cdef inline int64_t coarse_block_after(Engine* engine, int64_t block) noexcept n
         word = (turn + lowest_bit(words)) & 63
         bits = engine.occupied[COARSE_WORD + word]
     block += 1 + (((word << 6) + lowest_bit(bits) - start) & (COARSE_SLOTS - 1))
-    return block if block < engine.coarse_end else -1
+    # Beyond `coarse_end` lie the blocks of a span that is being pulled in.
+    return block if block < coarse_reach(engine) else -1
 
 
 cdef inline int64_t far_span_from(Engine* engine, int64_t span) noexcept nogil:

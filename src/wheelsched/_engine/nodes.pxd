@@ -15,12 +15,11 @@ cdef enum:
     SEGMENT_SHIFT = 13
     SEGMENT_NODES = 1 << SEGMENT_SHIFT
     SEGMENT_MASK = SEGMENT_NODES - 1
-    NO_TIMER = -1       # the deadline of a free node
     LAST_GENERATION = 0x7FFFFFFF
-    LAST_INDEX = 0xFFFFFFF0
+    LAST_INDEX = (1 << 29) - 1      # sweep.pxd says why no more
 
 cdef struct Node:
-    int64_t deadline_ns
+    int64_t deadline_ns     # of a free node: the complement of its last one, and so negative
     uint32_t generation
     uint32_t tag        # counts the entries that went stale: entries of other tags are void
 
@@ -32,6 +31,7 @@ cdef struct Nodes:
     size_t free_offset
     size_t links_offset
     int key_shift               # a key is 1 << key_shift words of 64 bits
+    uint64_t hash_seed
     uint32_t first_generation
     uint32_t last_generation    # the highest that was ever handed out
     uint32_t used               # indices ever handed out
@@ -69,6 +69,10 @@ cdef inline uint32_t* link_at(Nodes* nodes, uint32_t index) noexcept nogil:
 cdef inline uint32_t* free_at(Nodes* nodes, uint32_t position) noexcept nogil:
     cdef char* segment = nodes.segments[position >> SEGMENT_SHIFT]
     return <uint32_t*>(segment + nodes.free_offset) + (position & SEGMENT_MASK)
+
+
+cdef inline bint is_free(Node* node) noexcept nogil:
+    return node.deadline_ns < 0
 
 
 cdef inline size_t nodes_capacity(Nodes* nodes) noexcept nogil:
@@ -122,7 +126,7 @@ cdef inline uint32_t node_take(Nodes* nodes, int64_t deadline_ns) noexcept nogil
 
 cdef inline void node_give(Nodes* nodes, Node* node, uint32_t index) noexcept nogil:
     """Free a node: from here on its handles are stale."""
-    node.deadline_ns = NO_TIMER
+    node.deadline_ns = ~node.deadline_ns
     node.generation += 1
     if node.generation == LAST_GENERATION:
         nodes.retired += 1
@@ -131,7 +135,7 @@ cdef inline void node_give(Nodes* nodes, Node* node, uint32_t index) noexcept no
         nodes.free_count += 1
 
 
-cdef inline void node_take_back(Nodes* nodes, uint32_t index, int64_t deadline_ns) noexcept nogil:
+cdef inline void node_take_back(Nodes* nodes, uint32_t index) noexcept nogil:
     """Undo node_give for one of the nodes that were freed last; their handles hold again."""
     cdef Node* node = node_at(nodes, index)
     if node.generation == LAST_GENERATION:
@@ -139,7 +143,7 @@ cdef inline void node_take_back(Nodes* nodes, uint32_t index, int64_t deadline_n
     else:
         nodes.free_count -= 1
     node.generation -= 1
-    node.deadline_ns = deadline_ns
+    node.deadline_ns = ~node.deadline_ns
 
 
 cdef inline bint handle_is_foreign(Nodes* nodes, int64_t handle) noexcept nogil:
@@ -155,7 +159,7 @@ cdef inline bint handle_is_foreign(Nodes* nodes, int64_t handle) noexcept nogil:
 cdef inline Node* node_of_handle(Nodes* nodes, int64_t handle) noexcept nogil:
     """The node of a handle that is not foreign, or NULL when its timer is gone."""
     cdef Node* node = node_at(nodes, <uint32_t>handle)
-    if node.generation != <uint32_t>(handle >> 32) or node.deadline_ns == NO_TIMER:
+    if node.generation != <uint32_t>(handle >> 32) or is_free(node):
         return NULL
     return node
 

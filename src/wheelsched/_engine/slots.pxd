@@ -125,11 +125,22 @@ cdef inline int slot_append(Pool* pool, Slot* slot, uint32_t index, uint32_t mar
     return 0
 
 
-cdef inline uint32_t slot_pop_chunk(Pool* pool, Slot* slot) noexcept nogil:
-    """Give the first chunk back, read or not; the number of the one that follows it."""
+cdef inline void slot_pop_chunk(Pool* pool, Slot* slot) noexcept nogil:
+    """Give the first chunk back, read or not."""
     cdef uint32_t number = slot.head
     slot.head = chunk_at(pool, number).next
     if slot.head == 0:
         slot.tail = 0
     pool_give(pool, number)
-    return slot.head
+
+
+cdef inline void slot_join(Pool* pool, Slot* slot, Slot rest) noexcept nogil:
+    """Hang the chain of another slot, which is then nobody's, behind this one's."""
+    if rest.head == 0:
+        return
+    if slot.tail == 0:
+        slot.head = rest.head
+    else:
+        chunk_at(pool, slot.tail).next = rest.head
+    slot.tail = rest.tail
+    slot.count += rest.count

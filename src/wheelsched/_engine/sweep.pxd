@@ -6,20 +6,28 @@ chunks, until every slot was visited once: entries stay below 3 × timers + 64 K
 single operation pays for it.
 
 A chunk is cleaned by keeping its live entries in order and filling up the chunk before it;
-the chain is whole after each step, so the sweep can be left and resumed inside a slot.
+the chain is whole after each step, so the sweep can be left and resumed inside a slot. A slot
+is done at the chunk that was its last when the sweep arrived, however fast it grows.
+
+Why 24 bits of tag are enough: a tag counts the stale entries of one timer, so it comes round
+when 2**24 entries went stale while the first was still there. But a sweep begins at 2**21 stale
+entries at the latest and visits four chunks for each further one. An entry slips past it at
+most once, when its block is split, and is met by the next. Two sweeps over the entries of 2**29
+timers, and what goes stale before each, make fewer than 2**24.
 """
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
 from .levels cimport SLOTS, WORDS, Engine, is_live, lowest_bit, mark_empty
-from .nodes cimport node_at
-from .slots cimport CHUNK_ENTRIES, Chunk, Entry, Slot, chunk_at, pool_give, prefetch
+from .nodes cimport Node, node_at
+from .slots cimport (
+    CHUNK_ENTRIES, Chunk, Entry, Slot, chunk_at, pool_give, prefetch, slot_pop_chunk,
+)
 
 cdef enum:
     SWEEP_CHUNKS = 4            # cleaned by each operation while a sweep is on
-    STALE_ALWAYS_ALLOWED = 32768
-    # A tag has 24 bits: it must not come around while an entry still carries the old one.
-    STALE_NEVER_ALLOWED = 1 << 22
+    STALE_ALWAYS_ALLOWED = 1 << 15
+    STALE_NEVER_ALLOWED = 1 << 21
 
 
 cdef inline uint64_t stale_limit(Engine* engine) noexcept nogil:
@@ -98,8 +106,16 @@ cdef inline void clean_chunk(Engine* engine, Slot* slot, uint32_t number) noexce
     engine.sweep_chunk = number
 
 
+cdef inline void leave_slot(Engine* engine) noexcept nogil:
+    """The sweep is done with its slot."""
+    engine.sweep_slot += 1
+    engine.sweep_chunk = 0
+    engine.sweep_last = 0
+
+
 cdef inline void sweep_some(Engine* engine) noexcept nogil:
     cdef uint32_t number, chunk
+    cdef bint is_last
     cdef Slot* slot
     cdef int _
     for _ in range(SWEEP_CHUNKS):
@@ -107,28 +123,98 @@ cdef inline void sweep_some(Engine* engine) noexcept nogil:
         if number == SLOTS:
             engine.sweeping = False
             return
-        if number != engine.sweep_slot:
+        slot = &engine.slots[number]
+        if number != engine.sweep_slot or engine.sweep_last == 0:
             engine.sweep_slot = number
             engine.sweep_chunk = 0
-        slot = &engine.slots[number]
+            engine.sweep_last = slot.tail
         chunk = slot.head
         if engine.sweep_chunk != 0:
             chunk = chunk_at(&engine.pool, engine.sweep_chunk).next
+        is_last = chunk == engine.sweep_last or chunk == 0
         if chunk != 0:
             clean_chunk(engine, slot, chunk)
         if slot.count == 0:
             mark_empty(engine, number)
-        if chunk == 0 or slot.count == 0:
-            engine.sweep_slot = number + 1
-            engine.sweep_chunk = 0
+        if is_last or slot.count == 0:
+            leave_slot(engine)
+
+
+cdef inline void begin_sweep(Engine* engine) noexcept nogil:
+    """Begin when there are too many stale entries, unless a sweep is on."""
+    if not engine.sweeping and engine.stale > stale_limit(engine):
+        engine.sweeping = True
+        engine.sweep_slot = 0
+        engine.sweep_chunk = 0
+        engine.sweep_last = 0
 
 
 cdef inline void entry_went_stale(Engine* engine) noexcept nogil:
     engine.stale += 1
-    if not engine.sweeping:
-        if engine.stale <= stale_limit(engine):
-            return
-        engine.sweeping = True
-        engine.sweep_slot = 0
-        engine.sweep_chunk = 0
-    sweep_some(engine)
+    begin_sweep(engine)
+    if engine.sweeping:
+        sweep_some(engine)
+
+
+cdef inline void timers_went(Engine* engine, size_t count) noexcept nogil:
+    """With fewer timers, fewer stale entries are allowed."""
+    cdef size_t _
+    begin_sweep(engine)
+    for _ in range(count // CHUNK_ENTRIES + 1):
+        if engine.sweeping:
+            sweep_some(engine)
+
+
+# What happens to a slot that may be the one being swept.
+
+cdef inline void release_head(Engine* engine, uint32_t number) noexcept nogil:
+    """Give back the first chunk of a slot. What the sweep cleaned of it stays clean."""
+    cdef uint32_t head = engine.slots[number].head
+    if engine.sweep_slot == number:
+        if head == engine.sweep_last:
+            leave_slot(engine)
+        elif head == engine.sweep_chunk:
+            engine.sweep_chunk = 0
+    slot_pop_chunk(&engine.pool, &engine.slots[number])
+
+
+cdef inline void forget_slot(Engine* engine, uint32_t number) noexcept nogil:
+    """Make a slot empty; its chunks are the caller's."""
+    if engine.sweep_slot == number:
+        leave_slot(engine)
+    engine.slots[number].head = 0
+    engine.slots[number].tail = 0
+    engine.slots[number].count = 0
+    mark_empty(engine, number)
+
+
+cdef inline void drop_slot(Engine* engine, uint32_t number) noexcept nogil:
+    """Give back a slot in which every entry is stale."""
+    cdef Slot slot = engine.slots[number]
+    engine.stale -= slot.count
+    engine.swept += slot.count
+    forget_slot(engine, number)
+    while slot.head != 0:
+        slot_pop_chunk(&engine.pool, &slot)
+
+
+cdef inline int64_t earliest_in(Engine* engine, uint32_t number, int64_t enough_ns) noexcept nogil:
+    """The earliest deadline in a slot, INT64_MAX without timers; one by `enough_ns` will do."""
+    cdef Slot* slot = &engine.slots[number]
+    cdef int64_t earliest_ns = INT64_MAX
+    cdef uint32_t chunk_number = slot.head
+    cdef Chunk* chunk
+    cdef Node* node
+    cdef uint32_t i
+    while chunk_number != 0:
+        chunk = chunk_at(&engine.pool, chunk_number)
+        for i in range(chunk.start, chunk.end):
+            node = node_at(&engine.nodes, chunk.entries[i].index)
+            if is_live(node, chunk.entries[i].mark):
+                earliest_ns = min(earliest_ns, node.deadline_ns)
+                if earliest_ns <= enough_ns:
+                    return earliest_ns
+        chunk_number = chunk.next
+    if earliest_ns == INT64_MAX and slot.count != 0:
+        drop_slot(engine, number)
+    return earliest_ns

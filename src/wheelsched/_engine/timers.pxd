@@ -8,12 +8,11 @@ from cpython.mem cimport PyMem_RawFree
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from .advance cimport coarse_reach
-from .levels cimport SLOTS, WORDS, Engine, place, tick_of
+from .levels cimport SLOTS, WORDS, Engine, chunks_for, coarse_reach, place, tick_of
 from .nodes cimport (
-    NO_TIMER, Node, node_at, node_give, node_take, nodes_release, nodes_reserve,
+    Node, is_free, node_at, node_give, node_take, nodes_release, nodes_reserve,
 )
-from .slots cimport CHUNK_ENTRIES, POOL_BLOCK, Chunk, Slot, pool_release, pool_reserve
+from .slots cimport POOL_BLOCK, Chunk, Slot, pool_release, pool_reserve
 from .sweep cimport entry_went_stale
 
 
@@ -41,7 +40,7 @@ cdef inline void engine_clear(Engine* engine) noexcept nogil:
     cdef Node* node
     for index in range(engine.nodes.used):
         node = node_at(&engine.nodes, index)
-        if node.deadline_ns != NO_TIMER:
+        if not is_free(node):
             node_give(&engine.nodes, node, index)
     engine.cancelled += engine.timers
     engine.timers = 0
@@ -53,11 +52,6 @@ cdef inline void engine_clear(Engine* engine) noexcept nogil:
     engine.pool.used = 1 if engine.pool.block_count != 0 else 0
     engine.pool.free_head = 0
     engine.pool.free_count = 0
-
-
-cdef inline size_t chunks_for(size_t entries) noexcept nogil:
-    """Enough chunks to write that many entries, whichever slots they belong to."""
-    return entries // CHUNK_ENTRIES + min(entries, <size_t>SLOTS)
 
 
 cdef inline int reserve_entries(Engine* engine, size_t entries) noexcept nogil:

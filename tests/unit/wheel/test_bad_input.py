@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from wheelsched import KeyedWheel, ObjectWheel, UUIDWheel, Wheel
-from wheelsched.errors import DeadlineOutOfRange, WheelBusy, WheelClosed
+from wheelsched.errors import DeadlineOutOfRange, ForeignHandle, WheelClosed, WheelError
 
 TICK = 1 << 20
 ALL = [Wheel, ObjectWheel, KeyedWheel, UUIDWheel]
 
 ONE = array("q", [5])
+HUGE = pytest.param(10**5_000, id="huge")
 TWO = array("q", [5, 6])
 
 
@@ -31,11 +32,11 @@ def unchanged(wheel: Wheel) -> None:
     assert wheel.advance(TICK) == [1]
 
 
-@pytest.mark.parametrize("deadline", [-1, -(1 << 70), 1 << 63, 1 << 70, (1 << 63) - 1])
+@pytest.mark.parametrize("deadline", [-1, -(1 << 70), 1 << 63, 1 << 70, (1 << 63) - 1, HUGE])
 def test_a_deadline_out_of_range(wheel: Wheel, deadline: int) -> None:
     handle = wheel.add(TICK, 1)
     wheel.cancel(handle)
-    with pytest.raises(DeadlineOutOfRange, match=f"between 0 and .* {deadline} does not"):
+    with pytest.raises(DeadlineOutOfRange, match=r"deadline_ns must lie between 0 and .* does not"):
         wheel.add(deadline, 1)
     with pytest.raises(DeadlineOutOfRange):
         wheel.reschedule(handle, deadline)
@@ -75,11 +76,42 @@ def test_a_key_that_does_not_fit(wheel: Wheel) -> None:
 
 @pytest.mark.parametrize("now", [-1, 1 << 63, 1 << 70])
 def test_a_time_out_of_range(wheel: Wheel, now: int) -> None:
-    with pytest.raises((DeadlineOutOfRange, OverflowError), match="now_ns must"):
+    with pytest.raises(DeadlineOutOfRange, match="now_ns must lie between"):
         wheel.advance(now)
     with pytest.raises((DeadlineOutOfRange, OverflowError), match="now_ns must"):
         Wheel(now)
     unchanged(wheel)
+
+
+@pytest.mark.parametrize("handle", [1 << 64, -(1 << 70), HUGE])
+def test_a_handle_that_does_not_fit(wheel: Wheel, handle: int) -> None:
+    with pytest.raises(ForeignHandle, match="never issued by any wheel"):
+        wheel.cancel(handle)
+    unchanged(wheel)
+
+
+def test_a_buffer_that_is_not_aligned(wheel: Wheel) -> None:
+    crooked = memoryview(bytearray(17))[1:].cast("q")
+    with pytest.raises(BufferError, match="must begin at a multiple of 8 bytes"):
+        wheel.add_many(crooked, crooked)
+    unchanged(wheel)
+
+
+@pytest.mark.parametrize("bad", [np.array([object()] * 2), np.zeros(2), array("q", [1, 2])])
+def test_a_buffer_that_holds_no_uuids(bad: Any) -> None:
+    wheel = UUIDWheel()
+    wheel.upsert(bytes(16), 1)
+    with pytest.raises(TypeError, match="keys must hold bytes, 16 for each key"):
+        wheel.advance_into(TICK, bad)
+    with pytest.raises(TypeError, match="keys must hold bytes, 16 for each key"):
+        wheel.upsert_many(bad, ONE)
+    assert len(wheel) == 1
+
+
+@pytest.mark.parametrize("kinds", [(Wheel, ObjectWheel), (KeyedWheel, UUIDWheel)])
+def test_no_class_is_two_kinds_of_wheel(kinds: tuple[type, ...]) -> None:
+    with pytest.raises(TypeError, match="lay-out conflict"):
+        type("Chimera", kinds, {})
 
 
 def test_a_negative_limit(wheel: Wheel) -> None:
@@ -235,10 +267,10 @@ def test_use_after_close_by_key() -> None:
 
 def test_a_wheel_is_initialised_once() -> None:
     wheel = Wheel()
-    with pytest.raises(WheelBusy, match="initialised once"):
+    with pytest.raises(WheelError, match="initialised once"):
         wheel.__init__()  # type: ignore[misc] # on purpose
     wheel.close()
-    with pytest.raises(WheelBusy, match="initialised once"):
+    with pytest.raises(WheelError, match="initialised once"):
         wheel.__init__()  # type: ignore[misc] # on purpose
 
 

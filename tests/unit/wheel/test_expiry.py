@@ -218,6 +218,42 @@ def test_sleeping_until_next_expiry_finds_every_timer_on_its_tick() -> None:
     assert expired == sorted(deadlines, key=lambda deadline: -(-deadline // TICK))
 
 
+def test_a_span_that_is_pulled_in_portions_is_seen_as_a_whole() -> None:
+    wheel = Wheel()
+    early = wheel.add_many(array("q", [4 * SPAN + 10 * TICK]) * 2_048, array("q", range(2_048)))
+    late = wheel.add_many(array("q", [5 * SPAN - 10 * TICK]) * 100, array("q", range(100)))
+    wheel.advance(SPAN + 5 * TICK)
+    expiry = wheel.next_expiry()
+    assert expiry is not None
+    assert expiry <= 4 * SPAN + 10 * TICK
+    assert wheel.cancel_many(late) == 100
+    assert wheel.next_expiry() is not None
+    assert wheel.advance(4 * SPAN + 10 * TICK) == list(range(len(early)))
+    wheel.check()
+
+
+def test_a_jump_over_half_a_century_takes_one_leap() -> None:
+    wheel = Wheel()
+    now = 1_790_000_000 * 10**9
+    wheel.add_many(array("q", [now + SPAN]) * 10_000, array("q", range(10_000)))
+    wheel.add(now + 200 * SPAN, -1)
+    wheel.advance(now)
+    assert wheel.stats().replaced < 50_000
+    wheel.check()
+    assert wheel.advance(now + SPAN + TICK) == list(range(10_000))
+    assert wheel.advance(now + 201 * SPAN) == [-1]
+
+
+def test_next_expiry_looks_at_few_entries_however_many_were_moved() -> None:
+    wheel = Wheel()
+    count = 100_000
+    handles = wheel.add_many(array("q", [TICK]) * count, array("q", range(count)))
+    wheel.reschedule_many(handles, array("q", [9 * BLOCK]) * count)
+    assert wheel.next_expiry() == TICK
+    assert wheel.advance(TICK) == []
+    assert wheel.next_expiry() == 8 * BLOCK
+
+
 def test_counts_says_how_many_are_due_in_each_step() -> None:
     wheel = Wheel()
     handles = [wheel.add(deadline, 0) for deadline in (5, 10, 10, 29, 30, 44, 45)]

@@ -140,6 +140,31 @@ def test_stale_entries_stay_bounded_when_one_timer_keeps_moving_earlier() -> Non
     assert wheel.advance(3 * SPAN - 199_999 * TICK) == [1]
 
 
+def test_a_sweep_ends_although_the_last_slot_is_never_empty() -> None:
+    """A standing backlog of late timers, drained in portions and refilled."""
+    wheel = Wheel(10 * BLOCK)
+    backlog = 50_000
+    wheel.add_many(array("q", [1]) * backlog, array("q", range(backlog)))
+    moving = array("q", [wheel.add(3_000 * BLOCK, -1)]) * 7_000
+    back_and_forth = array("q", [3_000 * BLOCK, 2_000 * BLOCK] * 3_500)
+    for _ in range(100):
+        wheel.reschedule_many(moving, back_and_forth)
+        assert len(wheel.advance(10 * BLOCK, 31)) == 31
+        wheel.add_many(array("q", [1]) * 31, array("q", range(31)))
+        assert wheel.stats().entries <= 3 * len(wheel) + 65_536
+    wheel.check()
+
+
+def test_stale_entries_are_swept_also_when_timers_only_expire() -> None:
+    wheel = Wheel()
+    far = wheel.add_many(array("q", [3_000 * BLOCK]) * 200_000, array("q", range(200_000)))
+    wheel.add_many(array("q", [5 * TICK]) * 200_000, array("q", range(200_000)))
+    wheel.cancel_many(far)
+    wheel.advance(6 * TICK)
+    assert wheel.stats().entries <= 65_536
+    wheel.check()
+
+
 def test_a_sweep_can_be_interrupted_inside_a_slot() -> None:
     wheel = Wheel()
     block = array("q", [30 * BLOCK + TICK]) * 150_000

@@ -200,3 +200,39 @@ def test_an_allocation_that_fails_in_advance_loses_no_timer(kind: Any) -> None:
         wheel.check()
         taken += wheel.advance(now)
         assert taken == expected
+
+
+def test_what_could_not_be_handed_over_comes_before_what_a_limit_left_behind() -> None:
+    wheel = Wheel(10 * TICK)
+    handles = [wheel.add(key, 1_000 + key) for key in range(1, 5)]
+    for failures in range(10):
+        _testcapi.set_nomemory(failures, failures + 1)
+        try:
+            taken = wheel.advance(10 * TICK, 2)
+        except MemoryError:
+            taken = []
+        finally:
+            _testcapi.remove_mem_hooks()
+        if taken:
+            break
+        wheel.check()
+        assert [wheel.deadline(handle) for handle in handles] == [1, 2, 3, 4]
+    assert failures > 0
+    assert taken + wheel.advance(10 * TICK) == [1_001, 1_002, 1_003, 1_004]
+
+
+def test_advance_into_without_memory_for_its_answer_loses_no_timer() -> None:
+    for failures in range(5):
+        wheel = Wheel()
+        wheel.add_many(array("q", [TICK]) * 500, array("q", range(500)))
+        keys = array("q", bytes(8 * 500))
+        _testcapi.set_nomemory(failures, failures + 1)
+        try:
+            count = wheel.advance_into(TICK, keys)
+        except MemoryError:
+            count = 0
+        finally:
+            _testcapi.remove_mem_hooks()
+        wheel.check()
+        assert len(wheel) == 500 - count
+        assert keys[:count].tolist() + wheel.advance(TICK) == list(range(500))
