@@ -26,3 +26,23 @@ class WheelBusy(WheelError, RuntimeError):
 
 class WheelClosed(WheelError, RuntimeError):
     """the wheel is closed"""
+
+
+class StoreError(WheelschedError):
+    """the store could not do what was asked"""
+
+
+class PostgresNotFound(StoreError):
+    """no Postgres was found to run"""
+
+
+class EmbeddedServerFailure(StoreError):
+    """the embedded Postgres did not start"""
+
+
+class DataDirectoryUnreachable(StoreError):
+    """the account that runs Postgres cannot reach its data directory"""
+
+
+class DataDirectoryBusy(StoreError):
+    """another process holds this data directory and does not share it"""
