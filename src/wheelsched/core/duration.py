@@ -1,0 +1,76 @@
+"""Durations as people write them ("60s", "5m", "1h30m") and as the code holds them, in µs.
+
+Invariant: `parse_duration(format_duration(us)) == us` for every duration up to `MAX_DURATION_US`.
+A day is 24 hours and a week is 7 days: a duration is elapsed time and knows no calendar.
+"""
+
+import re
+from typing import Final
+
+from wheelsched.errors import InvalidDuration
+
+MICROSECOND: Final = 1
+MILLISECOND: Final = 1_000
+SECOND: Final = 1_000_000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+WEEK: Final = 7 * DAY
+
+# Ten thousand years: no due time lies further away, and every sum still fits a bigint.
+MAX_DURATION_US: Final = 10_000 * 366 * DAY
+
+_UNITS: Final = {
+    "w": WEEK,
+    "d": DAY,
+    "h": HOUR,
+    "m": MINUTE,
+    "s": SECOND,
+    "ms": MILLISECOND,
+    "us": MICROSECOND,
+}
+
+# The order is part of the grammar: "30m1h" and "5m5m" are slips of the pen, not durations.
+# ASCII only: `\d` alone would also take the digits of every other script.
+_GRAMMAR: Final = re.compile(
+    "".join(rf"(?:(?P<{unit}>[0-9]{{1,18}}){unit}(?![a-z]))?" for unit in _UNITS)
+)
+
+
+def parse_duration(text: str, *, pointer: str = "") -> int:
+    """Microseconds of a duration such as `90s`, `1h30m` or `250ms`."""
+    matched = _GRAMMAR.fullmatch(text)
+    if not text or matched is None:
+        raise InvalidDuration(
+            f"{_shown(text)} is not a duration; write whole numbers with the units "
+            "w, d, h, m, s, ms, us, largest first, such as '90s' or '1h30m'",
+            pointer=pointer,
+        )
+    duration_us = sum(
+        int(amount) * _UNITS[unit] for unit, amount in matched.groupdict(default="0").items()
+    )
+    if duration_us > MAX_DURATION_US:
+        raise InvalidDuration(
+            f"{_shown(text)} is too long; the longest duration is "
+            f"'{format_duration(MAX_DURATION_US)}'",
+            pointer=pointer,
+        )
+    return duration_us
+
+
+def format_duration(duration_us: int) -> str:
+    """The shortest spelling of a duration: 5_400_000_000 is `1h30m`, and nothing is `0s`."""
+    if duration_us < 0:
+        raise InvalidDuration(f"a duration of {duration_us} µs is negative")
+    parts = []
+    rest_us = duration_us
+    for unit, unit_us in _UNITS.items():
+        amount, rest_us = divmod(rest_us, unit_us)
+        if amount:
+            parts.append(f"{amount}{unit}")
+    return "".join(parts) or "0s"
+
+
+def _shown(text: str) -> str:
+    """What was written, in quotes; cut, because an error is not the place for a megabyte."""
+    return repr(text if len(text) <= 40 else text[:39] + "…")

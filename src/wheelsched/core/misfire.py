@@ -1,0 +1,177 @@
+"""Misfire: what arming does with a timer, however late it comes.
+
+Invariant: every due time from the timer's own up to now is accounted for exactly once, as a
+fire or in the count of the one skip, and the next due time lies after all of them. The cost
+depends on what fires, never on how much was missed.
+
+The rules, in the order of age:
+
+- *On time*: a due time in the future, or within `grace`, fires whatever the policy.
+- *Missed*: past its grace and within `window`. `once` fires the latest of these, `all` the
+  latest `max_missed`, oldest first, both in the late lane; `skip` fires none.
+- *Past the window*: skipped.
+
+Since the latest are the ones that fire, what is skipped is one unbroken stretch that begins with
+the timer: one row with its reason, count, first and last due time says it all.
+
+Age counts from the moment a run was meant to be dispatched: its due time plus its jitter.
+"""
+
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from wheelsched.core.model import Lane, SkipReason
+from wheelsched.core.policy import MisfirePolicy, OnMisfire
+from wheelsched.core.spec import Schedule
+
+# A long grace over a fast schedule is armed in portions: the next due time of such a decision is
+# not in the future, and the timer comes straight back for the rest.
+MAX_ON_TIME: Final = 1_000
+
+
+class Fire(Struct, frozen=True, kw_only=True):
+    """Arm this run and dispatch it at `fire_at_us`, or at once when that has passed."""
+
+    due_us: int
+    fire_at_us: int
+    lane: Lane
+
+
+class Skip(Struct, frozen=True, kw_only=True):
+    """Record `count` due times, from `first_us` to `last_us`, as one skipped run at `last_us`."""
+
+    reason: SkipReason  # of the last of them
+    count: int
+    first_us: int
+    last_us: int
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """What one compare-and-set of the timer writes: the skip, the runs, and the next due time."""
+
+    skip: Skip | None
+    fires: tuple[Fire, ...]  # in the order of their due times
+    next_due_us: int | None  # None: the schedule has ended
+
+
+def decide(policy: MisfirePolicy, schedule: Schedule, due_us: int, now_us: int) -> Decision:
+    """Decide about the timer that stands at `due_us`."""
+    timeline = _Timeline(schedule, due_us)
+    missed = _missed(policy, timeline, now_us)
+    cursor_us = due_us if missed is None else schedule.next_after(missed.last_us)
+
+    on_time: list[Fire] = []
+    while cursor_us is not None and cursor_us <= max(now_us, due_us):
+        if len(on_time) == MAX_ON_TIME:
+            break
+        on_time.append(timeline.fire(cursor_us, Lane.ON_TIME))
+        cursor_us = schedule.next_after(cursor_us)
+
+    return Decision(
+        skip=missed.skip if missed else None,
+        fires=(*missed.fires, *on_time) if missed else tuple(on_time),
+        next_due_us=cursor_us,
+    )
+
+
+class _Missed(NamedTuple):
+    skip: Skip | None
+    fires: tuple[Fire, ...]
+    last_us: int
+
+
+def _missed(policy: MisfirePolicy, timeline: "_Timeline", now_us: int) -> _Missed | None:
+    """What becomes of the due times past their grace; None when there are none."""
+    last_us = timeline.last_meant_before(now_us - policy.grace_us)
+    if last_us is None:
+        return None
+    past_window_us = timeline.last_meant_before(now_us - policy.window_us)
+    caught_up = timeline.latest(_catch_up_limit(policy), until_us=last_us, after_us=past_window_us)
+    last_skipped_us = timeline.previous(caught_up[0]) if caught_up else last_us
+    return _Missed(
+        skip=_skip(policy, timeline, last_skipped_us, past_window_us),
+        fires=tuple(timeline.fire(due_us, Lane.LATE) for due_us in caught_up),
+        last_us=last_us,
+    )
+
+
+def _catch_up_limit(policy: MisfirePolicy) -> int:
+    match policy.policy:
+        case OnMisfire.SKIP:
+            return 0
+        case OnMisfire.ONCE:
+            return 1
+        case OnMisfire.ALL:
+            return policy.max_missed
+
+
+_SKIP_REASONS: Final = {
+    OnMisfire.SKIP: SkipReason.MISFIRE_SKIP,
+    OnMisfire.ONCE: SkipReason.SUPERSEDED,
+    OnMisfire.ALL: SkipReason.MAX_MISSED,
+}
+
+
+def _skip(
+    policy: MisfirePolicy, timeline: "_Timeline", last_us: int | None, past_window_us: int | None
+) -> Skip | None:
+    if last_us is None:
+        return None
+    is_past_window = past_window_us is not None and last_us <= past_window_us
+    return Skip(
+        reason=SkipReason.PAST_WINDOW if is_past_window else _SKIP_REASONS[policy.policy],
+        count=timeline.count(last_us),
+        first_us=timeline.first_us,
+        last_us=last_us,
+    )
+
+
+class _Timeline(NamedTuple):
+    """The due times from the timer's on.
+
+    The timer's own is one of them even when the schedule no longer says so: zone rules may have
+    changed since it was set, and a due time that was promised is not dropped.
+    """
+
+    schedule: Schedule
+    first_us: int
+
+    def last_meant_before(self, instant_us: int) -> int | None:
+        """The latest due time whose dispatch was meant to be before `instant_us`."""
+        if self.first_us >= instant_us:
+            return None
+        last_us = self.schedule.last_before(instant_us)
+        if last_us is None or last_us < self.first_us:
+            last_us = self.first_us
+        if self._meant_us(last_us) < instant_us:
+            return last_us
+        # Jitter never reaches past the next due time: all but the latest are surely before.
+        return self.previous(last_us)
+
+    def previous(self, due_us: int) -> int | None:
+        if due_us == self.first_us:
+            return None
+        previous_us = self.schedule.last_before(due_us)
+        return self.first_us if previous_us is None else max(previous_us, self.first_us)
+
+    def latest(self, limit: int, *, until_us: int, after_us: int | None) -> list[int]:
+        """At most `limit` due times, the latest of (`after_us`, `until_us`], oldest first."""
+        found: list[int] = []
+        cursor_us: int | None = until_us
+        while cursor_us is not None and len(found) < limit:
+            if after_us is not None and cursor_us <= after_us:
+                break
+            found.append(cursor_us)
+            cursor_us = self.previous(cursor_us)
+        return found[::-1]
+
+    def count(self, last_us: int) -> int:
+        """How many due times there are up to `last_us`."""
+        return 1 + self.schedule.count(self.first_us, last_us)
+
+    def fire(self, due_us: int, lane: Lane) -> Fire:
+        return Fire(due_us=due_us, fire_at_us=self._meant_us(due_us), lane=lane)
+
+    def _meant_us(self, due_us: int) -> int:
+        return due_us + self.schedule.jitter_us(due_us)

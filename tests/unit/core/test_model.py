@@ -1,0 +1,120 @@
+from uuid import UUID
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from wheelsched.core.model import (
+    FINAL_STATES,
+    LIVE_STATES,
+    Attempt,
+    Job,
+    Run,
+    RunKey,
+    RunState,
+    Target,
+    Trigger,
+    format_run_id,
+    parse_run_id,
+    requested_due_us,
+)
+from wheelsched.core.outcome import Failed
+from wheelsched.core.spec import Spec
+from wheelsched.errors import InvalidRunId
+
+JOB_ID = UUID("018f3c2e-7a9b-7c3d-8e4f-5a6b7c8d9e0f")
+TENANT_ID = UUID(int=1)
+DUE_US = 1_794_816_000_000_000
+
+
+def test_a_run_id_is_the_key_and_leads_back_to_it() -> None:
+    key = RunKey(JOB_ID, DUE_US)
+    assert format_run_id(key) == "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f-1794816000000000"
+    assert parse_run_id(format_run_id(key)) == key
+
+
+@pytest.mark.parametrize(
+    "run_id",
+    [
+        "",
+        "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f",
+        "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f-",
+        "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f--1",
+        "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f-01",
+        "018F3C2E7A9B7C3D8E4F5A6B7C8D9E0F-1",
+        "018f3c2e-7a9b-7c3d-8e4f-5a6b7c8d9e0f-1",
+        "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f-1\n",
+        "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f-" + "9" * 20,
+        "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f-١",
+    ],
+)
+def test_a_run_id_has_one_spelling(run_id: str) -> None:
+    with pytest.raises(InvalidRunId):
+        parse_run_id(run_id)
+
+
+def test_a_scheduled_run_is_for_its_due_time() -> None:
+    run = Run(job_id=JOB_ID, due_us=DUE_US, tenant_id=TENANT_ID, state=RunState.ARMED)
+    assert run.scheduled_us == DUE_US
+    assert run.key == (JOB_ID, DUE_US)
+    assert run.run_id == format_run_id(run.key)
+
+
+def test_a_backfill_run_is_for_the_due_time_it_stands_for() -> None:
+    run = Run(
+        job_id=JOB_ID,
+        due_us=requested_due_us(DUE_US),
+        tenant_id=TENANT_ID,
+        state=RunState.RETRYING,
+        trigger=Trigger.BACKFILL,
+        backfill_of_us=123_000_000,
+    )
+    assert run.scheduled_us == 123_000_000
+
+
+def test_a_requested_run_is_due_now_but_never_at_a_whole_millisecond() -> None:
+    assert requested_due_us(5_000) == 5_001
+    assert requested_due_us(5_001) == 5_001
+    assert requested_due_us(5_999) == 5_999
+
+
+def test_the_runs_of_one_request_have_due_times_of_their_own() -> None:
+    due_times = [requested_due_us(5_998, index) for index in range(4)]
+    assert due_times == [5_998, 5_999, 6_001, 6_002]
+
+
+def test_every_state_is_live_or_final() -> None:
+    assert {RunState.ARMED, RunState.RUNNING, RunState.RETRYING} == LIVE_STATES
+    assert set(RunState) == LIVE_STATES | FINAL_STATES
+    assert not LIVE_STATES & FINAL_STATES
+
+
+def test_a_job_needs_little_and_survives_the_journey_through_json() -> None:
+    job = Job(
+        job_id=JOB_ID,
+        tenant_id=TENANT_ID,
+        name="weekly-report",
+        schedule=Raw(b'"0 9 * * 1"'),
+        spec=Spec(kind="cron", expression="0 9 * * 1", timezone="America/New_York"),
+        anchor_us=DUE_US,
+        target=Target(url="https://example.org/hooks/report"),
+        payload=Raw(b'{"b":1,  "a":2}'),
+        created_at_us=DUE_US,
+        updated_at_us=DUE_US,
+    )
+    restored = msgspec.json.decode(msgspec.json.encode(job), type=Job)
+    assert restored == job
+    assert bytes(restored.payload) == b'{"b":1,  "a":2}'
+
+
+def test_an_attempt_keeps_its_outcome_through_json() -> None:
+    attempt = Attempt(
+        job_id=JOB_ID,
+        due_us=DUE_US,
+        attempt=1,
+        token=1 << 32,
+        shard=UUID(int=2),
+        started_at_us=DUE_US,
+        outcome=Failed(error="503 Service Unavailable", http_status=503),
+    )
+    assert msgspec.json.decode(msgspec.json.encode(attempt), type=Attempt) == attempt

@@ -1,0 +1,56 @@
+from random import Random
+
+import pytest
+
+from wheelsched.core.duration import MINUTE
+from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
+from wheelsched.core.policy import RetryPolicy
+from wheelsched.core.settlement import Settlement, decide
+from wheelsched.core.state import JobEvent, RunEvent
+
+NOW_US = 1_794_816_000_000_000
+FAILED = Failed(error="503", http_status=503)
+
+
+def settled(outcome: Outcome, attempt: int = 1, max_attempts: int = 4) -> Settlement:
+    policy = RetryPolicy(max_attempts=max_attempts)
+    return decide(policy, outcome, attempt=attempt, now_us=NOW_US, random=Random(7))
+
+
+def test_success_ends_the_run() -> None:
+    assert settled(Succeeded(http_status=200)) == Settlement(event=RunEvent.SUCCEED)
+
+
+def test_acceptance_keeps_it_running() -> None:
+    assert settled(Accepted()) == Settlement(event=RunEvent.ACCEPT)
+
+
+@pytest.mark.parametrize("attempt", [1, 2, 3])
+def test_a_failure_is_tried_again_while_attempts_are_left(attempt: int) -> None:
+    settlement = settled(FAILED, attempt)
+    assert settlement.event is RunEvent.FAIL
+    assert settlement.retry_at_us is not None
+    assert NOW_US <= settlement.retry_at_us <= NOW_US + 5 * MINUTE
+
+
+@pytest.mark.parametrize("attempt", [4, 5])
+def test_the_last_failure_kills_the_run(attempt: int) -> None:
+    assert settled(FAILED, attempt) == Settlement(event=RunEvent.DIE)
+
+
+def test_with_one_attempt_there_is_no_retry() -> None:
+    assert settled(FAILED, max_attempts=1) == Settlement(event=RunEvent.DIE)
+
+
+def test_retry_after_reaches_the_retry() -> None:
+    settlement = settled(Failed(error="429", http_status=429, retry_after_us=2 * MINUTE))
+    assert settlement.retry_at_us is not None
+    assert settlement.retry_at_us >= NOW_US + 2 * MINUTE
+
+
+def test_a_rejection_kills_the_run_at_once() -> None:
+    assert settled(Rejected(error="404", http_status=404)) == Settlement(event=RunEvent.DIE)
+
+
+def test_gone_kills_the_run_and_pauses_the_job() -> None:
+    assert settled(Gone(error="410")) == Settlement(event=RunEvent.DIE, job_event=JobEvent.GONE)

@@ -1,0 +1,114 @@
+"""The full product of states and events, written out: a table here against the table there."""
+
+import pytest
+
+from wheelsched.core.model import FINAL_STATES, LIVE_STATES, JobState, RunState
+from wheelsched.core.state import (
+    JobEvent,
+    RunEvent,
+    move_job,
+    move_run,
+    run_states_before,
+)
+from wheelsched.errors import IllegalMove
+
+# A column per state, in this order; "." is an illegal move.
+RUN_COLUMNS = (
+    None,
+    RunState.ARMED,
+    RunState.RUNNING,
+    RunState.RETRYING,
+    RunState.SUCCEEDED,
+    RunState.DEAD,
+    RunState.SKIPPED,
+    RunState.CANCELLED,
+)
+RUN_TABLE = """
+event      (none)    armed      running    retrying   succeeded  dead      skipped  cancelled
+arm        armed     .          .          armed      .          .         .        .
+request    retrying  .          .          .          .          .         .        .
+fire       .         running    .          .          .          .         .        .
+accept     .         running    running    .          .          .         .        .
+succeed    .         succeeded  succeeded  .          .          .         .        .
+fail       .         retrying   retrying   .          .          .         .        .
+die        .         dead       dead       .          .          .         .        .
+skip       skipped   skipped    .          .          .          .         .        .
+cancel     .         cancelled  cancelled  cancelled  .          .         .        .
+retry      .         .          .          .          .          retrying  .        retrying
+take_over  .         armed      running    retrying   .          .         .        .
+"""
+
+JOB_COLUMNS = (None, JobState.ACTIVE, JobState.PAUSED, JobState.FINISHED)
+JOB_TABLE = """
+event       (none)  active    paused    finished
+register    active  .         .         .
+edit        .       active    paused    finished
+reschedule  .       active    paused    active
+pause       .       paused    paused    .
+resume      .       active    active    .
+gone        .       paused    paused    finished
+finish      .       finished  finished  finished
+"""
+
+
+def cells(table: str) -> list[list[str]]:
+    return [line.split() for line in table.strip().splitlines()[1:]]
+
+
+RUN_CASES = [
+    (state, RunEvent(event), outcome)
+    for event, *outcomes in cells(RUN_TABLE)
+    for state, outcome in zip(RUN_COLUMNS, outcomes, strict=True)
+]
+JOB_CASES = [
+    (state, JobEvent(event), outcome)
+    for event, *outcomes in cells(JOB_TABLE)
+    for state, outcome in zip(JOB_COLUMNS, outcomes, strict=True)
+]
+
+
+def test_the_tables_here_hold_every_state_and_event() -> None:
+    assert len(RUN_CASES) == (len(RunState) + 1) * len(RunEvent)
+    assert len(JOB_CASES) == (len(JobState) + 1) * len(JobEvent)
+
+
+@pytest.mark.parametrize(("state", "event", "outcome"), RUN_CASES)
+def test_every_event_in_every_state_of_a_run(
+    state: RunState | None, event: RunEvent, outcome: str
+) -> None:
+    if outcome == ".":
+        with pytest.raises(IllegalMove) as caught:
+            move_run(state, event)
+        assert (caught.value.state, caught.value.event) == (state, event)
+    else:
+        assert move_run(state, event) is RunState(outcome)
+
+
+@pytest.mark.parametrize(("state", "event", "outcome"), JOB_CASES)
+def test_every_event_in_every_state_of_a_job(
+    state: JobState | None, event: JobEvent, outcome: str
+) -> None:
+    if outcome == ".":
+        with pytest.raises(IllegalMove) as caught:
+            move_job(state, event)
+        assert (caught.value.state, caught.value.event) == (state, event)
+    else:
+        assert move_job(state, event) is JobState(outcome)
+
+
+def test_an_illegal_move_names_the_state_and_the_event() -> None:
+    with pytest.raises(IllegalMove, match="a run that is succeeded cannot meet the event 'fire'"):
+        move_run(RunState.SUCCEEDED, RunEvent.FIRE)
+    with pytest.raises(IllegalMove, match=r"a job that does not exist cannot meet .* 'pause'"):
+        move_job(None, JobEvent.PAUSE)
+
+
+def test_only_a_person_takes_a_run_out_of_a_final_state() -> None:
+    for event in set(RunEvent) - {RunEvent.RETRY}:
+        assert not run_states_before(event) & FINAL_STATES
+    assert run_states_before(RunEvent.RETRY) == {RunState.DEAD, RunState.CANCELLED}
+
+
+def test_every_live_run_can_be_cancelled_and_taken_over() -> None:
+    assert run_states_before(RunEvent.CANCEL) == LIVE_STATES
+    assert run_states_before(RunEvent.TAKE_OVER) == LIVE_STATES
