@@ -141,3 +141,15 @@ class DataDirectoryUnreachable(StoreError):
 
 class DataDirectoryBusy(StoreError):
     """another process holds this data directory and does not share it"""
+
+
+class SchemaTooOld(StoreError):
+    """the database lacks migrations: run `wheelsched db migrate`"""
+
+
+class SchemaTooNew(StoreError):
+    """the database was migrated by a newer program"""
+
+
+class SchemaDiverged(StoreError):
+    """a migration of the database is not the one that this program knows"""

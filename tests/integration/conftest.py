@@ -7,11 +7,11 @@ other accounts when the tests run as root.
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.postgres import reachable_directory
 
 from wheelsched.config import EmbeddedConfig
 from wheelsched.store.embedded import EmbeddedPostgres
@@ -19,12 +19,6 @@ from wheelsched.store.embedded import EmbeddedPostgres
 HOLDER = Path(__file__).with_name("embedded_holder.py")
 
 Hold = Callable[[Path], subprocess.Popen[str]]
-
-
-def reachable_directory() -> Path:
-    directory = Path(tempfile.mkdtemp(prefix="wheelsched-"))
-    directory.chmod(0o711)
-    return directory
 
 
 @pytest.fixture
