@@ -8,6 +8,11 @@ class WheelschedError(Exception):
         super().__init__(message or type(self).__doc__)
 
 
+def quoted(text: str) -> str:
+    """What was written, in quotes; cut, because an error is not the place for a megabyte."""
+    return repr(text if len(text) <= 40 else text[:39] + "…")
+
+
 class WheelError(WheelschedError):
     """the timing wheel could not do what was asked"""
 
@@ -39,8 +44,39 @@ class InvalidField(WheelschedError, ValueError):
         self.pointer = pointer  # RFC 6901, into the document that was written
 
 
+class InvalidDocument(WheelschedError, ValueError):
+    """a document has fields that do not hold what they should"""
+
+    def __init__(
+        self, message: str | None = None, *, errors: tuple[InvalidField, ...] = ()
+    ) -> None:
+        self.errors = errors
+        details = "; ".join(f"{error.pointer}: {error}" for error in self.errors)
+        super().__init__(message or details)
+
+
+class WrongType(InvalidField):
+    """a field holds a value of another type"""
+
+
+class FieldOutOfRange(InvalidField):
+    """a field holds a value that is too small or too large"""
+
+
+class UnknownChoice(InvalidField):
+    """a field holds none of the words that it may"""
+
+
+class UnknownField(InvalidField):
+    """there is no such field"""
+
+
 class InvalidDuration(InvalidField):
     """a duration is written as whole numbers with units, such as '90s' or '1h30m'"""
+
+
+class InvalidIdempotencyKey(InvalidField):
+    """an idempotency key is text with placeholders such as {{job_id}} and {{scheduled_at_unix}}"""
 
 
 class InvalidRunId(WheelschedError, ValueError):
@@ -118,6 +154,22 @@ class IllegalMove(WheelschedError):
         super().__init__(message)
         self.state = state
         self.event = event
+
+
+class InvalidLeaseTerms(WheelschedError, ValueError):
+    """the margin of a lease must be longer than nothing and shorter than its TTL"""
+
+
+class TokenOutOfRange(WheelschedError, ValueError):
+    """a fencing token is a bigint that is not negative"""
+
+
+class EpochOutOfRange(WheelschedError, ValueError):
+    """an epoch counts from 1 and fits 31 bits"""
+
+
+class TokenCounterExhausted(WheelschedError):
+    """this epoch has no tokens left: the partition needs a new one"""
 
 
 # What the store cannot do.

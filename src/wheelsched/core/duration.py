@@ -7,7 +7,7 @@ A day is 24 hours and a week is 7 days: a duration is elapsed time and knows no 
 import re
 from typing import Final
 
-from wheelsched.errors import InvalidDuration
+from wheelsched.errors import InvalidDuration, quoted
 
 MICROSECOND: Final = 1
 MILLISECOND: Final = 1_000
@@ -39,10 +39,14 @@ _GRAMMAR: Final = re.compile(
 
 def parse_duration(text: str, *, pointer: str = "") -> int:
     """Microseconds of a duration such as `90s`, `1h30m` or `250ms`."""
+    if text.startswith("-"):
+        raise InvalidDuration(
+            f"{quoted(text)} is negative; the shortest duration is '0s'", pointer=pointer
+        )
     matched = _GRAMMAR.fullmatch(text)
     if not text or matched is None:
         raise InvalidDuration(
-            f"{_shown(text)} is not a duration; write whole numbers with the units "
+            f"{quoted(text)} is not a duration; write whole numbers with the units "
             "w, d, h, m, s, ms, us, largest first, such as '90s' or '1h30m'",
             pointer=pointer,
         )
@@ -51,7 +55,7 @@ def parse_duration(text: str, *, pointer: str = "") -> int:
     )
     if duration_us > MAX_DURATION_US:
         raise InvalidDuration(
-            f"{_shown(text)} is too long; the longest duration is "
+            f"{quoted(text)} is too long; the longest duration is "
             f"'{format_duration(MAX_DURATION_US)}'",
             pointer=pointer,
         )
@@ -69,8 +73,3 @@ def format_duration(duration_us: int) -> str:
         if amount:
             parts.append(f"{amount}{unit}")
     return "".join(parts) or "0s"
-
-
-def _shown(text: str) -> str:
-    """What was written, in quotes; cut, because an error is not the place for a megabyte."""
-    return repr(text if len(text) <= 40 else text[:39] + "…")

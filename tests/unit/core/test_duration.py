@@ -36,12 +36,17 @@ def test_a_duration_is_read(text: str, duration_us: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "60", "s", "-5s", "+5s", "1.5h", "1h 30m", " 1h", "30m1h", "5m5m", "5 m", "5M",
+    ["", " ", "60", "s", "+5s", "1.5h", "1h 30m", " 1h", "30m1h", "5m5m", "5 m", "5M",
      "5min", "1h30", "٥s", "1e3s", "5m\n", "\x00", "9" * 10_000 + "s"],
 )  # fmt: skip
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(InvalidDuration, match="is not a duration; write whole numbers"):
         parse_duration(text)
+
+
+def test_a_negative_duration_is_refused() -> None:
+    with pytest.raises(InvalidDuration, match="'-5s' is negative; the shortest duration is '0s'"):
+        parse_duration("-5s")
 
 
 def test_a_duration_beyond_ten_thousand_years_is_refused() -> None:

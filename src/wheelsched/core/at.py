@@ -1,0 +1,110 @@
+"""`at`: one instant, written in ISO 8601 with an offset, or as local time in the job's zone.
+
+Invariant: a local time stays local in the spec and is resolved when it is compiled, so that a
+change of zone rules between registration and the due time moves the instant, not the clock.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from datetime import UTC, date, datetime
+from typing import Final
+
+from wheelsched.core.dst import Timeline, instant_us, wall_of
+from wheelsched.core.duration import MILLISECOND, SECOND
+from wheelsched.core.spec import END_YEAR, FIRST_YEAR
+from wheelsched.errors import InvalidInstant
+
+# `fromisoformat` alone would also take weeks (2026-W10-7), "20260308" and any character as "T".
+_INSTANT: Final = re.compile(
+    r"(?P<year>[0-9]{4,})-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?"
+    r"(Z|[+-][0-9]{2}:?[0-9]{2})?"
+)
+_DATE: Final = re.compile(r"(?P<year>[0-9]{4,})-[0-9]{2}-[0-9]{2}")
+
+
+class At:
+    """A `Recurrence` of instants known one by one: mostly one, none in a gap, two in an overlap."""
+
+    __slots__ = ("_due_us",)
+
+    def __init__(self, due_us: list[int]) -> None:
+        self._due_us = sorted(due_us)
+
+    def next_after(self, after_us: int) -> int | None:
+        """The least due time > `after_us`."""
+        index = bisect_right(self._due_us, after_us)
+        return self._due_us[index] if index < len(self._due_us) else None
+
+    def last_before(self, before_us: int) -> int | None:
+        """The greatest due time < `before_us`."""
+        index = bisect_left(self._due_us, before_us)
+        return self._due_us[index - 1] if index > 0 else None
+
+    def count(self, after_us: int, until_us: int) -> int:
+        """How many due times lie in (`after_us`, `until_us`]."""
+        return max(0, bisect_right(self._due_us, until_us) - bisect_right(self._due_us, after_us))
+
+
+def normalise(expression: str) -> str:
+    """A time in one spelling: UTC with a Z when an offset was given, local without."""
+    moment = read_moment(expression)
+    if moment.tzinfo is None:
+        return moment.isoformat()
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+
+
+def instants_us(moment: datetime, timeline: Timeline) -> list[int]:
+    """The instants that a time means; a local one by the rules of the zone's timeline."""
+    if moment.tzinfo is not None:
+        return [instant_us(moment)]
+    wall_s = wall_of(moment)
+    found_us = []
+    for instant_s in timeline.resolve(wall_s):
+        is_shown = instant_s + timeline.at(instant_s).offset_s == wall_s
+        # The end of a gap is a whole second, whatever fraction of one the time has.
+        found_us.append(instant_s * SECOND + (moment.microsecond if is_shown else 0))
+    return found_us
+
+
+def is_moment(text: str) -> bool:
+    """Whether a text was meant as a time rather than as another kind of schedule."""
+    return re.match(r"[0-9]{4,}-[0-9]", text) is not None
+
+
+def is_date(text: str) -> bool:
+    """Whether a text has the form of a date, without a time."""
+    return _DATE.fullmatch(text.strip()) is not None
+
+
+def read_moment(text: str) -> datetime:
+    """A datetime to the millisecond, with a zone when the text has an offset."""
+    matched = _INSTANT.fullmatch(text.strip().upper())
+    if matched is None:
+        raise InvalidInstant(
+            f"{text!r} is not a time; write 2026-03-08T09:30:00 for local time, or with an "
+            "offset, 2026-03-08T09:30:00Z"
+        )
+    _check_year(text, matched["year"])
+    try:
+        moment = datetime.fromisoformat(matched[0])
+    except ValueError as error:
+        raise InvalidInstant(f"{text!r} is not on the calendar or the clock: {error}") from error
+    whole_us = moment.microsecond - moment.microsecond % MILLISECOND
+    return moment.replace(microsecond=whole_us)
+
+
+def read_date(text: str) -> date:
+    """A date such as 2026-12-25."""
+    matched = _DATE.fullmatch(text.strip())
+    if matched is None:
+        raise InvalidInstant(f"{text!r} is not a date; write 2026-12-25")
+    _check_year(text, matched["year"])
+    try:
+        return date.fromisoformat(matched[0])
+    except ValueError as error:
+        raise InvalidInstant(f"{text!r} is not on the calendar: {error}") from error
+
+
+def _check_year(text: str, year: str) -> None:
+    if not FIRST_YEAR <= int(year) < END_YEAR:
+        raise InvalidInstant(f"{text!r} is out of range; years are {FIRST_YEAR} to {END_YEAR - 1}")

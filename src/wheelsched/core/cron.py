@@ -1,0 +1,296 @@
+"""Cron text: checked, its `H` hashed by the job's id, expanded by croniter into masks.
+
+Invariant: two jobs whose hashed expressions are equal share one calendar, and croniter sees a
+distinct expression once. What croniter reads otherwise than people mean it (`5-5` as every
+minute, `50-10` wrapped around, `15W` as the 15th, `R` as a random number) never reaches it.
+
+| written | means |
+|---|---|
+| five fields | minute, hour, day of month, month, day of week |
+| six fields | the same with the second first |
+| `L` as day of month | the last day |
+| `5L` or `L5` as day of week | the last Friday of the month |
+| `1#2` as day of week | the second Monday of the month |
+| `H`, `H(9-17)`, `H/15`, `H(0-29)/10` | a value, or the offset of a step, by the job's id |
+| `?` as either day | `*` |
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final
+
+from croniter import croniter
+from croniter.croniter import CroniterError
+from msgspec import Struct
+
+from wheelsched.core.cron_calendar import CronCalendar, CronFields
+from wheelsched.errors import InvalidCron
+
+
+class Field(Struct, frozen=True):
+    """One field of an expression: its name and the values that it may hold."""
+
+    name: str
+    low: int
+    high: int
+    hash_high: int
+    names: tuple[str, ...] = ()
+
+    def value(self, text: str) -> int | None:
+        """The value of a number or a name; None for neither."""
+        if text in self.names:
+            return self.low + self.names.index(text)
+        return int(text) if text.isdecimal() and self.low <= int(text) <= self.high else None
+
+
+_MONTHS: Final = (
+    "JAN",
+    "FEB",
+    "MAR",
+    "APR",
+    "MAY",
+    "JUN",
+    "JUL",
+    "AUG",
+    "SEP",
+    "OCT",
+    "NOV",
+    "DEC",
+)
+_WEEKDAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+
+SECOND: Final = Field("second", 0, 59, 59)
+MINUTE: Final = Field("minute", 0, 59, 59)
+HOUR: Final = Field("hour", 0, 23, 23)
+# A hashed day stays below 29, so that a job is due in every month.
+DAY: Final = Field("day of month", 1, 31, 28)
+MONTH: Final = Field("month", 1, 12, 12, _MONTHS)
+WEEKDAY: Final = Field("day of week", 0, 7, 6, _WEEKDAYS)
+FIELDS: Final = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY)
+
+ALIASES: Final = {
+    "@YEARLY": "0 0 1 1 *",
+    "@ANNUALLY": "0 0 1 1 *",
+    "@MONTHLY": "0 0 1 * *",
+    "@WEEKLY": "0 0 * * 0",
+    "@DAILY": "0 0 * * *",
+    "@MIDNIGHT": "0 0 * * *",
+    "@HOURLY": "0 * * * *",
+}
+
+_STEP: Final = r"(?:/(?P<step>[0-9]{1,9}))?"
+_STAR: Final = re.compile(rf"\*{_STEP}")
+_HASH: Final = re.compile(rf"H(?:\((?P<low>[0-9]{{1,2}})-(?P<high>[0-9]{{1,2}})\))?{_STEP}")
+_SPAN: Final = re.compile(rf"(?P<low>[0-9A-Z]+)(?:-(?P<high>[0-9A-Z]+))?{_STEP}")
+_NTH_WEEKDAY: Final = re.compile(r"(?P<weekday>[0-9A-Z]+)#(?P<nth>[1-5])")
+_LAST_WEEKDAY: Final = re.compile(r"L(?P<after>[0-9A-Z]+)|(?P<before>[0-9A-Z]+)L")
+
+
+class Hash(Struct, frozen=True):
+    """An `H` of a template: one value of [low, high], or each `step` from a hashed offset on."""
+
+    field: int
+    low: int
+    high: int
+    step: int | None
+
+    def fill(self, choose: "Choose") -> str:
+        if self.step is None:
+            return str(choose(self.field, self.low, self.high))
+        offset = choose(self.field, self.low, min(self.low + self.step - 1, self.high))
+        return ",".join(map(str, range(offset, self.high + 1, self.step)))
+
+
+Choose = Callable[[int, int, int], int]
+"""Picks the value of an `H` in the field of that index from [low, high]."""
+
+Template = tuple[tuple[str | Hash, ...], ...]
+"""The terms of each field in croniter's spelling, each `H` still to be filled."""
+
+
+def normalise(expression: str) -> str:
+    """The expression in capitals and single spaces, its alias spelt out, of five fields or six."""
+    text = " ".join(expression.upper().split())
+    if text.startswith("@"):
+        if text not in ALIASES:
+            known = ", ".join(ALIASES).lower()
+            raise InvalidCron(f"{expression!r} names no time; the aliases are {known}")
+        text = ALIASES[text]
+    count = len(text.split())
+    if count not in (5, 6):
+        raise InvalidCron(
+            f"{expression!r} has {count} fields; cron has five (minute, hour, day of month, "
+            "month, day of week), or six with the second first"
+        )
+    template(text)
+    return text
+
+
+def is_elapsed(text: str) -> bool:
+    """Whether the hour is a star or a step: it then repeats by elapsed time, not by the clock."""
+    hour = text.split()[-4]
+    return "*" in hour or "/" in hour
+
+
+@lru_cache(maxsize=16_384)
+def template(text: str) -> Template:
+    """The checked terms of a normalised expression."""
+    fields = text.split()
+    first = len(FIELDS) - len(fields)
+    terms = tuple(
+        tuple(_term(index, term) for term in field.split(","))
+        for index, field in enumerate(fields, start=first)
+    )
+    kinds = {isinstance(term, str) and ("#" in term or "L" in term) for term in terms[-1]}
+    if len(kinds) > 1:
+        raise InvalidCron(
+            f"day of week {fields[-1]!r} mixes plain days with '#' or 'L'; use two schedules"
+        )
+    return terms
+
+
+def fill(terms: Template, choose: Choose) -> str:
+    """The expression with each `H` replaced by its values."""
+    return " ".join(
+        ",".join(term if isinstance(term, str) else term.fill(choose) for term in field)
+        for field in terms
+    )
+
+
+def hashed_by(job_id: bytes) -> Choose:
+    """Choices that spread jobs evenly, each field independent of the others."""
+    digest = blake2b(job_id, digest_size=4 * len(FIELDS), person=b"wheelsched.cron").digest()
+
+    def choose(field: int, low: int, high: int) -> int:
+        drawn = int.from_bytes(digest[4 * field : 4 * field + 4])
+        return low + (drawn * (high - low + 1) >> 32)
+
+    return choose
+
+
+def least_lucky(field: int, low: int, high: int) -> int:
+    """The choice with the fewest due times: the last day, the shortest month."""
+    if FIELDS[field] is MONTH:
+        return next((month for month in (2, 4, 6, 9, 11) if low <= month <= high), low)
+    return high
+
+
+@lru_cache(maxsize=16_384)
+def calendar(expression: str) -> CronCalendar:
+    """The calendar of a filled expression, shared by all jobs that have it."""
+    try:
+        expanded, nth_weekdays = croniter.expand(expression, second_at_beginning=True)
+    except CroniterError as error:
+        raise InvalidCron(f"{expression!r} is not a cron expression: {error}") from error
+    minutes, hours, days, months, weekdays = expanded[:5]
+    stars = [field.startswith("*") for field in expression.split()]
+    plain_weekdays = [day for day in weekdays if day not in nth_weekdays]
+    return CronCalendar(
+        CronFields(
+            seconds=_mask(expanded[5], SECOND) if len(expanded) > 5 else 1,
+            minutes=_mask(minutes, MINUTE),
+            hours=_mask(hours, HOUR),
+            days=_mask(days, DAY),
+            months=_mask(months, MONTH),
+            weekdays=_mask(plain_weekdays, WEEKDAY),
+            last_day="l" in days,
+            nth_weekdays=frozenset(
+                (int(weekday), -1 if str(nth) == "l" else nth)
+                for weekday, every_nth in nth_weekdays.items()
+                for nth in every_nth
+            ),
+            either_day=not (stars[-3] or stars[-1]),
+        )
+    )
+
+
+def _mask(values: Sequence[int | str], field: Field) -> int:
+    if "*" in values:
+        return sum(1 << value for value in range(field.low, field.high + 1))
+    return sum(1 << value for value in values if isinstance(value, int))
+
+
+def _term(index: int, term: str) -> str | Hash:
+    """One term of a field, checked and in croniter's spelling."""
+    field = FIELDS[index]
+    if matched := _STAR.fullmatch(term):
+        _check_step(field, term, matched["step"])
+        return term
+    if term == "?" and field in (DAY, WEEKDAY):
+        return "*"
+    if matched := _HASH.fullmatch(term):
+        return _hash(index, term, matched)
+    if term == "L" and field is DAY:
+        return term
+    if field is WEEKDAY and (special := _special_weekday(term)):
+        return special
+    if matched := _SPAN.fullmatch(term):
+        return _span(field, term, matched)
+    raise _refused(field, term)
+
+
+def _hash(index: int, term: str, matched: re.Match[str]) -> Hash:
+    field = FIELDS[index]
+    low = int(matched["low"] or field.low)
+    high = int(matched["high"] or field.hash_high)
+    if not field.low <= low <= high <= field.high:
+        raise _refused(field, term)
+    _check_step(field, term, matched["step"])
+    return Hash(index, low, high, int(matched["step"]) if matched["step"] else None)
+
+
+def _special_weekday(term: str) -> str | None:
+    """`1#2`, `MON#2`, `5L`, `L5` and `FRIL` as croniter spells them."""
+    if matched := _NTH_WEEKDAY.fullmatch(term):
+        weekday, spelling = matched["weekday"], f"{{}}#{matched['nth']}"
+    elif matched := _LAST_WEEKDAY.fullmatch(term):
+        weekday, spelling = matched["after"] or matched["before"], "L{}"
+    else:
+        return None
+    value = WEEKDAY.value(weekday)
+    return None if value is None else spelling.format(value % 7)
+
+
+def _span(field: Field, term: str, matched: re.Match[str]) -> str:
+    low = field.value(matched["low"])
+    high = field.value(matched["high"]) if matched["high"] else low
+    if low is None or high is None:
+        raise _refused(field, term)
+    if matched["step"]:
+        _check_step(field, term, matched["step"])
+        high = high if matched["high"] else field.high
+    if field is WEEKDAY and high == 0 < low:
+        high = 7  # Sunday ends a range of names as well as it begins one: FRI-SUN
+    if low > high:
+        raise InvalidCron(
+            f"{field.name} {term!r} runs backwards; to go around the end write "
+            f"{matched['low']}-{field.high},{field.low}-{matched['high']}"
+        )
+    if field is WEEKDAY:
+        return ",".join(str(day % 7) for day in range(low, high + 1, int(matched["step"] or 1)))
+    if low == high:
+        return str(low)
+    return f"{low}-{high}/{matched['step'] or 1}"
+
+
+def _check_step(field: Field, term: str, step: str | None) -> None:
+    size = field.high - field.low + 1
+    if step is not None and not 1 <= int(step) <= size:
+        raise InvalidCron(
+            f"{field.name} {term!r} has a step of {int(step)}; a step is 1 to {size}, "
+            "and beyond that a schedule such as 'every 90m'"
+        )
+
+
+def _refused(field: Field, term: str) -> InvalidCron:
+    names = f" or {field.names[0]}-{field.names[-1]}" if field.names else ""
+    special = {
+        DAY.name: ", L for the last day (W, the nearest working day, is not supported)",
+        WEEKDAY.name: ", 1#2 for the second Monday, 5L for the last Friday",
+    }.get(field.name, "")
+    return InvalidCron(
+        f"{field.name} {term!r} is not valid: it takes {field.low}-{field.high}{names}, "
+        f"ranges a-b, steps */n, lists a,b and H{special}"
+    )

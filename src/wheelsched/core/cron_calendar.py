@@ -1,0 +1,264 @@
+"""The matches of a cron expression on the wall clock, as bit masks and small tables.
+
+Invariant: a second matches exactly when its second, minute, hour and month are in their masks
+and its day matches. Its day matches when day of month and day of week both do; or, where
+neither field begins with a star, when either does. That is the rule of Vixie's cron.
+"""
+
+from calendar import monthrange
+from datetime import date
+from functools import cache
+from typing import Final
+
+from msgspec import Struct
+
+from wheelsched.core.spec import END_YEAR, FIRST_YEAR
+
+_DAY_S: Final = 86_400
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+# One year of margin on either side: the wall clock may be a day ahead of UTC or behind it.
+_FIRST_MONTH: Final = (FIRST_YEAR - 1) * 12
+_NONE: Final = 255
+
+
+class CronFields(Struct, frozen=True, kw_only=True):
+    """What an expression matches; bit n of a mask stands for the value n, Sunday is 0.
+
+    `nth_weekdays` holds (weekday, n) for the n-th of a month, with n = -1 for the last.
+    """
+
+    seconds: int
+    minutes: int
+    hours: int
+    days: int
+    months: int
+    weekdays: int
+    last_day: bool = False
+    nth_weekdays: frozenset[tuple[int, int]] = frozenset()
+    either_day: bool = False
+
+
+class _Month(Struct, frozen=True):
+    """A month of the Gregorian calendar: `shape` is one of the 28 ways to lay out its days."""
+
+    first_day: int  # days since 1970-01-01
+    length: int
+    first_weekday: int  # Sunday is 0
+    shape: int
+
+
+@cache
+def _months() -> tuple[_Month, ...]:
+    """Every month from `_FIRST_MONTH` on, in order."""
+    return tuple(
+        _Month(
+            first_day=date(year, month, 1).toordinal() - _EPOCH_ORDINAL,
+            length=length,
+            first_weekday=(weekday + 1) % 7,
+            shape=weekday * 4 + length - 28,
+        )
+        for year in range(FIRST_YEAR - 1, END_YEAR + 1)
+        for month in range(1, 13)
+        for weekday, length in [monthrange(year, month)]
+    )
+
+
+class CronCalendar:
+    """A `Calendar` of one cron expression."""
+
+    __slots__ = (
+        "_day_masks",
+        "_fields",
+        "_first_in_hour",
+        "_first_second",
+        "_first_time",
+        "_hours",
+        "_last_time",
+        "_matching_day",
+        "_minutes",
+        "_months",
+        "_per_day",
+        "_seconds",
+    )
+
+    def __init__(self, fields: CronFields) -> None:
+        self._fields = fields
+        self._months = _months()
+        self._day_masks: list[int | None] = [None] * 28
+        self._matching_day = -_DAY_S  # the last one found: the next step starts there
+        self._hours = _next_values(fields.hours, 24)
+        self._minutes = _next_values(fields.minutes, 60)
+        self._seconds = _next_values(fields.seconds, 60)
+        self._first_second = self._seconds[0]
+        self._first_in_hour = self._minutes[0] * 60 + self._first_second
+        self._first_time = self._hours[0] * 3600 + self._first_in_hour
+        self._per_day = (
+            fields.hours.bit_count() * fields.minutes.bit_count() * fields.seconds.bit_count()
+        )
+        self._last_time = self._time_at(self._per_day - 1)
+
+    def next_wall(self, after_s: int) -> int | None:
+        """The least match > `after_s`."""
+        day, time = divmod(after_s + 1, _DAY_S)
+        if day == self._matching_day or self._matches_day(day):
+            next_time = self._time_from(time)
+            if next_time is not None:
+                return day * _DAY_S + next_time
+        next_day = self._day_after(day)
+        return None if next_day is None else next_day * _DAY_S + self._first_time
+
+    def last_wall(self, before_s: int) -> int | None:
+        """The greatest match < `before_s`."""
+        day, time = divmod(before_s - 1, _DAY_S)
+        if self._matches_day(day):
+            last_time = self._time_until(time)
+            if last_time is not None:
+                return day * _DAY_S + last_time
+        last_day = self._day_before(day)
+        return None if last_day is None else last_day * _DAY_S + self._last_time
+
+    def count_walls(self, from_s: int, until_s: int) -> int:
+        """How many matches lie in [`from_s`, `until_s`)."""
+        if from_s >= until_s:
+            return 0
+        first_day, first_time = divmod(from_s, _DAY_S)
+        end_day, end_time = divmod(until_s, _DAY_S)
+        total = self._count_days(first_day, end_day) * self._per_day
+        if self._matches_day(first_day):
+            total -= self._count_times(first_time)
+        if self._matches_day(end_day):
+            total += self._count_times(end_time)
+        return total
+
+    # Days, counted from 1970-01-01.
+
+    def _matches_day(self, day: int) -> bool:
+        month, position = _month_of(day)
+        if self._mask(month) >> position & 1:
+            self._matching_day = day
+            return True
+        return False
+
+    def _day_after(self, day: int) -> int | None:
+        month, position = _month_of(day)
+        rest = self._mask(month) >> position + 1 << position + 1
+        while not rest:
+            month += 1
+            if month >= len(self._months):
+                return None
+            rest = self._mask(month)
+        self._matching_day = self._months[month].first_day + (rest & -rest).bit_length() - 1
+        return self._matching_day
+
+    def _day_before(self, day: int) -> int | None:
+        month, position = _month_of(day)
+        rest = self._mask(month) & ((1 << position) - 1)
+        while not rest:
+            month -= 1
+            if month < 0:
+                return None
+            rest = self._mask(month)
+        return self._months[month].first_day + rest.bit_length() - 1
+
+    def _count_days(self, first_day: int, end_day: int) -> int:
+        month, position = _month_of(first_day)
+        end_month, end_position = _month_of(end_day)
+        total = (self._mask(end_month) & ((1 << end_position) - 1)).bit_count()
+        total -= (self._mask(month) & ((1 << position) - 1)).bit_count()
+        return total + sum(self._mask(whole).bit_count() for whole in range(month, end_month))
+
+    def _mask(self, month: int) -> int:
+        if not self._fields.months >> month % 12 & 2:
+            return 0
+        shape = self._months[month].shape
+        mask = self._day_masks[shape]
+        if mask is None:
+            mask = self._day_masks[shape] = _day_mask(self._fields, self._months[month])
+        return mask
+
+    # Times of day, in seconds since midnight.
+
+    def _time_from(self, time: int) -> int | None:
+        hour, rest = divmod(time, 3600)
+        minute, second = divmod(rest, 60)
+        if self._hours[hour] == hour:
+            if self._minutes[minute] == minute:
+                next_second = self._seconds[second]
+                if next_second != _NONE:
+                    return time - second + next_second
+            next_minute = self._minutes[minute + 1]
+            if next_minute != _NONE:
+                return hour * 3600 + next_minute * 60 + self._first_second
+        next_hour = self._hours[hour + 1]
+        return None if next_hour == _NONE else next_hour * 3600 + self._first_in_hour
+
+    def _time_until(self, time: int) -> int | None:
+        # The greatest of n times up to this one is the n-th: counting is enough.
+        position = self._count_times(time + 1)
+        return None if position == 0 else self._time_at(position - 1)
+
+    def _time_at(self, position: int) -> int:
+        """The time of day that has `position` matching times before it."""
+        fields = self._fields
+        position, second = divmod(position, fields.seconds.bit_count())
+        hour, minute = divmod(position, fields.minutes.bit_count())
+        return (
+            _nth_bit(fields.hours, hour) * 3600
+            + _nth_bit(fields.minutes, minute) * 60
+            + _nth_bit(fields.seconds, second)
+        )
+
+    def _count_times(self, end_time: int) -> int:
+        """How many matching times of day lie in [0, `end_time`)."""
+        fields = self._fields
+        hour, rest = divmod(end_time, 3600)
+        minute, second = divmod(rest, 60)
+        total = _bits_below(fields.hours, hour) * fields.minutes.bit_count()
+        if not fields.hours >> hour & 1:
+            return total * fields.seconds.bit_count()
+        total += _bits_below(fields.minutes, minute)
+        total *= fields.seconds.bit_count()
+        if fields.minutes >> minute & 1:
+            total += _bits_below(fields.seconds, second)
+        return total
+
+
+def _month_of(day: int) -> tuple[int, int]:
+    """The index of a day's month, and its position in it."""
+    moment = date.fromordinal(day + _EPOCH_ORDINAL)
+    return moment.year * 12 + moment.month - 1 - _FIRST_MONTH, moment.day - 1
+
+
+def _day_mask(fields: CronFields, month: _Month) -> int:
+    """The matching days of a month: bit n stands for day n + 1."""
+    every_day = (1 << month.length) - 1
+    days = fields.days >> 1 & every_day
+    if fields.last_day:
+        days |= 1 << month.length - 1
+    weekdays = 0
+    for position in range(month.length):
+        weekday = (month.first_weekday + position) % 7
+        nth = (weekday, position // 7 + 1)
+        last = (weekday, -1) if position + 7 >= month.length else nth
+        if fields.weekdays >> weekday & 1 or {nth, last} & fields.nth_weekdays:
+            weekdays |= 1 << position
+    return days | weekdays if fields.either_day else days & weekdays
+
+
+def _next_values(mask: int, size: int) -> bytes:
+    """For each value up to `size` the least value of a mask that is not below it."""
+    table = bytearray([_NONE] * (size + 1))
+    for value in reversed(range(size)):
+        table[value] = value if mask >> value & 1 else table[value + 1]
+    return bytes(table)
+
+
+def _bits_below(mask: int, position: int) -> int:
+    return (mask & ((1 << position) - 1)).bit_count()
+
+
+def _nth_bit(mask: int, position: int) -> int:
+    """The value of a mask that has `position` smaller ones."""
+    for _ in range(position):
+        mask &= mask - 1
+    return (mask & -mask).bit_length() - 1

@@ -1,0 +1,176 @@
+"""Wall clock to UTC: which instants a wall-clock time means when the clocks change.
+
+Invariant: a zone is a row of stretches of constant offset that cover UTC without a hole. Each
+stretch says which wall-clock seconds it answers for, so that over all stretches
+
+- a second that occurs twice is answered for by the first copy, the last or both (`overlap`);
+- a second that never occurs is moved to the end of its gap, or to nowhere (`gap`).
+
+A schedule that repeats by elapsed time is the case gap = skip, overlap = both: it is due
+whenever the wall clock shows a match.
+"""
+
+from bisect import bisect_right
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
+
+from wheelsched.core.spec import DstGap, DstOverlap
+
+# 388 days: every page of most zones holds two or three stretches.
+_PAGE_BITS: Final = 25
+# No zone has changed twice within six days since 1970, so that a probe each two days sees all.
+_PROBE_S: Final = 2 * 86_400
+# More than the widest change of any zone (a day, when one crosses the date line).
+REACH_S: Final = 2 * 86_400
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LOCAL_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock has no zone
+_SECOND: Final = timedelta(seconds=1)
+
+
+class Stretch(NamedTuple):
+    """UTC seconds [start_s, end_s) of one offset: the wall clock shows UTC + offset_s.
+
+    It answers for the wall-clock seconds [wall_s, wall_end_s). Those in [gap_s, start_s +
+    offset_s) never occurred and are due at start_s; the range is empty where there is no gap.
+    """
+
+    start_s: int
+    end_s: int
+    offset_s: int
+    wall_s: int
+    wall_end_s: int
+    gap_s: int
+
+
+class Timeline:
+    """The stretches of one zone under one policy, found page by page as they are asked for."""
+
+    __slots__ = ("_gap", "_overlap", "_pages", "_zone")
+
+    def __init__(self, zone: ZoneInfo, gap: DstGap, overlap: DstOverlap) -> None:
+        self._zone = zone
+        self._gap = gap
+        self._overlap = overlap
+        self._pages: dict[int, tuple[list[int], list[Stretch]]] = {}
+
+    def at(self, utc_s: int) -> Stretch:
+        """The stretch that holds a UTC second."""
+        page = self._pages.get(utc_s >> _PAGE_BITS)
+        if page is None:
+            page = self._read_page(utc_s >> _PAGE_BITS)
+        starts, stretches = page
+        return stretches[bisect_right(starts, utc_s) - 1]
+
+    def resolve(self, wall_s: int) -> list[int]:
+        """The UTC seconds that one wall-clock second means: none, one or two, in order."""
+        found = []
+        stretch = self.at(wall_s - REACH_S)
+        while stretch.start_s <= wall_s + REACH_S:
+            if stretch.gap_s <= wall_s < stretch.start_s + stretch.offset_s:
+                found.append(stretch.start_s)
+            elif stretch.wall_s <= wall_s < stretch.wall_end_s:
+                found.append(wall_s - stretch.offset_s)
+            stretch = self.at(stretch.end_s)
+        return found
+
+    def _read_page(self, number: int) -> tuple[list[int], list[Stretch]]:
+        start_s, end_s = number << _PAGE_BITS, (number + 1) << _PAGE_BITS
+        # The margin lets the first and the last stretch of a page know their neighbours.
+        changes = _changes(self._zone, start_s - REACH_S, end_s + REACH_S)
+        stretches = [
+            cut
+            for stretch in self._stretches(changes, end_s + REACH_S)
+            if (cut := _clip(stretch, start_s, end_s)) is not None
+        ]
+        page = [stretch.start_s for stretch in stretches], stretches
+        self._pages[number] = page
+        return page
+
+    def _stretches(self, changes: list[tuple[int, int]], end_s: int) -> list[Stretch]:
+        ends = [start_s for start_s, _ in changes[1:]] + [end_s]
+        offsets = [offset_s for _, offset_s in changes]
+        # The wall clock has shown everything below `shown_until[i]` before stretch i starts, and
+        # after stretch i ends it will show everything from `shown_again[i]` on.
+        shown_until = [changes[0][0] + offsets[0]]
+        for end, offset in zip(ends[:-1], offsets[:-1], strict=True):
+            shown_until.append(max(shown_until[-1], end + offset))
+        shown_again = [end_s + offsets[-1]]
+        for end, offset in zip(reversed(ends[:-1]), reversed(offsets[1:]), strict=True):
+            shown_again.append(min(shown_again[-1], end + offset))
+        shown_again.reverse()
+
+        stretches = []
+        for index, (start_s, offset_s) in enumerate(changes):
+            wall_s, wall_end_s = start_s + offset_s, ends[index] + offset_s
+            gap_s = min(shown_until[index], wall_s) if self._gap == "shift" else wall_s
+            if self._overlap == "first":
+                wall_s = max(wall_s, shown_until[index])
+            elif self._overlap == "last":
+                wall_end_s = min(wall_end_s, shown_again[index])
+            stretches.append(Stretch(start_s, ends[index], offset_s, wall_s, wall_end_s, gap_s))
+        return stretches
+
+
+def _clip(stretch: Stretch, start_s: int, end_s: int) -> Stretch | None:
+    """The part of a stretch within [start_s, end_s); a cut in constant offset changes nothing."""
+    if stretch.end_s <= start_s or stretch.start_s >= end_s:
+        return None
+    if stretch.start_s < start_s:
+        wall_s = start_s + stretch.offset_s
+        stretch = stretch._replace(
+            start_s=start_s, wall_s=max(wall_s, stretch.wall_s), gap_s=wall_s
+        )
+    if stretch.end_s > end_s:
+        wall_end_s = min(end_s + stretch.offset_s, stretch.wall_end_s)
+        stretch = stretch._replace(end_s=end_s, wall_end_s=wall_end_s)
+    return stretch
+
+
+def _changes(zone: ZoneInfo, start_s: int, end_s: int) -> list[tuple[int, int]]:
+    """(UTC second, offset from it on): one at `start_s`, then one per change before `end_s`."""
+    changes = [(start_s, offset_at(zone, start_s))]
+    for low_s in range(start_s, end_s, _PROBE_S):
+        high_s = min(low_s + _PROBE_S, end_s)
+        before_s = changes[-1][1]
+        after_s = offset_at(zone, high_s)
+        if after_s == before_s:
+            continue
+        while high_s - low_s > 1:
+            middle_s = (low_s + high_s) // 2
+            if offset_at(zone, middle_s) == before_s:
+                low_s = middle_s  # noqa: PLW2901 - the bisection narrows its own interval
+            else:
+                high_s = middle_s
+        changes.append((high_s, after_s))
+    return changes
+
+
+def offset_at(zone: ZoneInfo, utc_s: int) -> int:
+    """Seconds that the wall clock of a zone is ahead of UTC."""
+    offset = datetime.fromtimestamp(utc_s, zone).utcoffset()
+    assert offset is not None
+    return offset // _SECOND
+
+
+def wall_of(local: datetime) -> int:
+    """The wall-clock second of a datetime without a zone; a fraction of it is cut off."""
+    return (local - _LOCAL_EPOCH) // _SECOND
+
+
+def local_of(wall_s: int) -> datetime:
+    """The datetime without a zone of a wall-clock second."""
+    return _LOCAL_EPOCH + timedelta(seconds=wall_s)
+
+
+def instant_us(moment: datetime) -> int:
+    """The microsecond of a datetime with a zone."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+# 600 zones under six policies, though few services will see more than a hundred.
+@lru_cache(maxsize=4096)
+def timeline(timezone: str, gap: DstGap, overlap: DstOverlap) -> Timeline:
+    """The shared timeline of a zone under a policy."""
+    return Timeline(ZoneInfo(timezone), gap, overlap)

@@ -1,0 +1,53 @@
+"""Partitions: which of 256 slices a job is in, and which shard should own a slice.
+
+Invariant: both answers depend on the ids alone. They are the same in every process, on every
+machine and in every version, because rows that are stored and owners that never talk to each
+other rest on them.
+
+A job's partition is the first byte of the SHA-256 of its id's 16 bytes. In Postgres that is
+`get_byte(sha256(uuid_send(job_id)), 0)`, so that a job may be registered from SQL too.
+
+Placement is rendezvous hashing: each partition goes to the shard with the highest score for it.
+A shard that joins takes its share from all others and moves nothing else; a shard that leaves
+moves only what it had.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final
+from uuid import UUID
+
+PARTITIONS: Final = 256
+
+
+def partition_of(job_id: UUID) -> int:
+    """The partition of a job, forever."""
+    return sha256(job_id.bytes).digest()[0]
+
+
+def placement(shard_ids: Iterable[UUID]) -> dict[int, UUID]:
+    """The shard that should own each partition; empty when there is no shard."""
+    scores = [(_scores(shard_id), shard_id) for shard_id in set(shard_ids)]
+    if not scores:
+        return {}
+    return {
+        partition: max((score[partition], shard_id) for score, shard_id in scores)[1]
+        for partition in range(PARTITIONS)
+    }
+
+
+def share_of(shard_id: UUID, shard_ids: Iterable[UUID]) -> frozenset[int]:
+    """The partitions that one shard of all the live ones should own."""
+    return frozenset(
+        partition for partition, owner in placement(shard_ids).items() if owner == shard_id
+    )
+
+
+@lru_cache(maxsize=1_024)
+def _scores(shard_id: UUID) -> tuple[bytes, ...]:
+    """The score of a shard for each partition: digests, compared as they are."""
+    return tuple(
+        sha256(shard_id.bytes + partition.to_bytes(1, "big")).digest()
+        for partition in range(PARTITIONS)
+    )

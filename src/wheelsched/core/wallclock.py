@@ -1,0 +1,109 @@
+"""Due times of a calendar: wall-clock matches, resolved to UTC stretch by stretch.
+
+Invariant: a second is due exactly when its stretch answers for a match of the calendar, or when
+it ends a gap that holds one. Several matches in one gap are one due time.
+"""
+
+from typing import Final
+
+from wheelsched.core.dst import REACH_S, Stretch, Timeline
+from wheelsched.core.spec import END_S, Calendar
+
+_SECOND_US: Final = 1_000_000
+# The jobs of a hot second all ask for one step, and a backlog for a few more. Not many: there
+# may be ten thousand calendars, and each keeps its own.
+_REMEMBERED: Final = 16
+
+
+class WallClock:
+    """A `Recurrence` of whole seconds: a calendar read in a time zone."""
+
+    __slots__ = ("_calendar", "_remembered", "_timeline")
+
+    def __init__(self, calendar: Calendar, timeline: Timeline) -> None:
+        self._calendar = calendar
+        self._timeline = timeline
+        self._remembered: dict[int, int | None] = {}
+
+    def next_after(self, after_us: int) -> int | None:
+        """The least due time > `after_us`, remembered for whoever asks next."""
+        if after_us in self._remembered:
+            return self._remembered[after_us]
+        due_s = self._next_second(max(after_us // _SECOND_US, -1))
+        due_us = None if due_s is None else due_s * _SECOND_US
+        if len(self._remembered) >= _REMEMBERED:
+            self._remembered.clear()
+        self._remembered[after_us] = due_us
+        return due_us
+
+    def last_before(self, before_us: int) -> int | None:
+        """The greatest due time < `before_us`."""
+        latest_s = min((before_us - 1) // _SECOND_US, END_S - 1)
+        while latest_s >= 0:
+            stretch = self._timeline.at(latest_s)
+            wall_s = self._calendar.last_wall(
+                min(latest_s + stretch.offset_s + 1, stretch.wall_end_s)
+            )
+            if wall_s is not None and wall_s >= stretch.wall_s:
+                return (wall_s - stretch.offset_s) * _SECOND_US
+            if self._gap_holds_a_match(stretch):
+                return stretch.start_s * _SECOND_US
+            if wall_s is None:
+                return None
+            latest_s = stretch.start_s - 1
+        return None
+
+    def count(self, after_us: int, until_us: int) -> int:
+        """How many due times lie in (`after_us`, `until_us`]."""
+        first_s = max(after_us // _SECOND_US + 1, 0)
+        end_s = min(until_us // _SECOND_US + 1, END_S)
+        total = 0
+        while first_s < end_s:
+            stretch = self._timeline.at(first_s)
+            offset_s = stretch.offset_s
+            total += self._calendar.count_walls(
+                max(first_s + offset_s, stretch.wall_s), min(end_s + offset_s, stretch.wall_end_s)
+            )
+            if (
+                first_s == stretch.start_s
+                and self._gap_holds_a_match(stretch)
+                and not self._matches(stretch.start_s + offset_s)
+            ):
+                total += 1
+            first_s = stretch.end_s
+        return total
+
+    def _next_second(self, after_s: int) -> int | None:
+        stretch = self._timeline.at(after_s)
+        from_s = max(after_s + stretch.offset_s + 1, stretch.wall_s)
+        while True:
+            wall_s = self._calendar.next_wall(from_s - 1)
+            if wall_s is not None and wall_s < stretch.wall_end_s:
+                due_s = wall_s - stretch.offset_s
+                return due_s if due_s < END_S else None
+            stretch = self._timeline.at(self._resume_s(stretch, from_s, wall_s))
+            if stretch.start_s >= END_S:
+                return None
+            if self._gap_holds_a_match(stretch):
+                return stretch.start_s
+            from_s = stretch.wall_s
+
+    def _resume_s(self, stretch: Stretch, from_s: int, wall_s: int | None) -> int:
+        """Where to look after a stretch that had no match at or after the wall clock `from_s`.
+
+        Its successors show no wall clock earlier than its end less the reach of a change. Where
+        all from there to the next match is known to be empty, years are skipped in one jump.
+        """
+        if from_s > stretch.wall_end_s - REACH_S:
+            return stretch.end_s
+        return max(stretch.end_s, (END_S if wall_s is None else wall_s) - REACH_S)
+
+    def _gap_holds_a_match(self, stretch: Stretch) -> bool:
+        wall_start_s = stretch.start_s + stretch.offset_s
+        if stretch.gap_s >= wall_start_s:
+            return False
+        wall_s = self._calendar.next_wall(stretch.gap_s - 1)
+        return wall_s is not None and wall_s < wall_start_s
+
+    def _matches(self, wall_s: int) -> bool:
+        return self._calendar.next_wall(wall_s - 1) == wall_s
