@@ -205,3 +205,43 @@ class SchemaTooNew(StoreError):
 
 class SchemaDiverged(StoreError):
     """a migration of the database is not the one that this program knows"""
+
+
+class StoreUnavailable(StoreError):
+    """the database cannot be reached; a write may have happened or not: send it again"""
+
+
+class StoreTimeout(StoreUnavailable):
+    """the database did not answer in time; a write may have happened or not: send it again"""
+
+
+class PoolExhausted(StoreTimeout):
+    """every connection to the database is in use, and none became free in time"""
+
+
+class StoreContention(StoreError):
+    """the database gave up one of two statements that waited for each other: send it again"""
+
+
+class StoreFull(StoreError):
+    """the database has no room left on its disk"""
+
+
+class RightMissing(StoreError):
+    """the database account lacks a right: grant it the role wheelsched_shard or wheelsched_api"""
+
+
+class LeaseLost(StoreError):
+    """the lease is gone: another shard took it over, and nothing was written"""
+
+
+class FenceRaised(StoreError):
+    """the shard handed a partition over since this was sent, and nothing was written"""
+
+
+class DayMissing(StoreError):
+    """the database has no table for the runs of that day"""
+
+
+class StoreFault(StoreError):
+    """the database refused a statement that it should not: a fault of this program"""

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import asyncpg
 
 if TYPE_CHECKING:  # asyncpg's classes take type arguments in their stubs only
-    Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]
+    from asyncpg.pool import PoolConnectionProxy
+
+    Connection: TypeAlias = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 else:
     Connection = asyncpg.Connection
 

@@ -68,12 +68,14 @@ CREATE TABLE runs (
     missed_count   integer,
     partition      smallint NOT NULL,
     http_status    smallint,
+    had_retry      boolean NOT NULL DEFAULT false,
     state          text NOT NULL,
     trigger        text NOT NULL DEFAULT 'schedule',
     skip_reason    text,
     error          text,
     PRIMARY KEY (job_id, due_at)
 ) PARTITION BY RANGE (due_at);
+COMMENT ON COLUMN runs.had_retry IS 'it is in retries, or was until it ended';
 CREATE INDEX runs_of_partition ON runs (partition, due_at);
 
 -- One row per attempt that did not end its run, and per outcome that came too late to count.

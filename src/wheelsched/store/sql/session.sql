@@ -1,0 +1,2 @@
+-- name: name_tenant
+SELECT set_config('wheelsched.tenant', $1, true);
