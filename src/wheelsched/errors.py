@@ -245,3 +245,27 @@ class DayMissing(StoreError):
 
 class StoreFault(StoreError):
     """the database refused a statement that it should not: a fault of this program"""
+
+
+class JobNotFound(StoreError):
+    """there is no such job"""
+
+
+class JobNameTaken(StoreError):
+    """another job of the tenant has this name"""
+
+
+class JobChanged(StoreError):
+    """the job was changed by somebody else since it was read"""
+
+
+class JobNotPausable(StoreError):
+    """a finished job cannot be paused or resumed: give it a schedule with a future"""
+
+
+class RunNotFound(StoreError):
+    """there is no such run"""
+
+
+class RunNotLive(StoreError):
+    """the run has ended"""

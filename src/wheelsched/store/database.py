@@ -26,6 +26,19 @@ else:
 
 QUERIES = load_queries("session.sql")
 
+# A shard's statements look every row of a batch up by its key, whatever the statistics say: those
+# of a table that began today, or of a second that was never there before, are always wrong, and
+# a hash join over a day of runs that "has one row" is a batch that takes seconds. One plan for
+# all batches also saves planning over every day of history. The other roles join batches with
+# each other, for which a plan has to know their lengths.
+LOOK_UP_BY_KEY = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+KNOW_LENGTHS = {"plan_cache_mode": "force_custom_plan"}
+PLANNING = {"shard": LOOK_UP_BY_KEY, "api": KNOW_LENGTHS, "owner": KNOW_LENGTHS}
+
 
 class Database:
     """The connections of one process to Postgres."""
@@ -131,9 +144,8 @@ async def _pool(config: StoreConfig, size: int, timeout_ms: int) -> Pool:
             "search_path": "wheelsched",
             "statement_timeout": str(timeout_ms),
             "idle_in_transaction_session_timeout": str(timeout_ms),
-            # Batches are arrays: only a plan made for their lengths joins them well.
-            "plan_cache_mode": "force_custom_plan",
             "jit": "off",
+            **PLANNING[config.role],
         },
     )
 

@@ -15,7 +15,9 @@ def load_queries(file_name: str) -> dict[str, str]:
     _, *parts = NAME.split(text)
     names, statements = parts[::2], parts[1::2]
     assert len(set(names)) == len(names), f"{file_name} names a query twice"
-    return {name: sql.strip() for name, sql in zip(names, statements, strict=True)}
+    return {
+        name: sql.strip().removesuffix(";") for name, sql in zip(names, statements, strict=True)
+    }
 
 
 def query_files() -> list[str]:

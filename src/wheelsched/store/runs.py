@@ -27,11 +27,10 @@ class PostgresRuns:
     async def settle(self, settled: Sequence[Settled]) -> set[RunKey]:
         if not settled:
             return set()
-        due_us = [outcome.key.due_us for outcome in settled]
         row = await self._database.fetchrow(
             QUERIES["settle"],
             [outcome.key.job_id for outcome in settled],
-            due_us,
+            [outcome.key.due_us for outcome in settled],
             [outcome.token for outcome in settled],
             [outcome.state for outcome in settled],
             [outcome.started_at_us for outcome in settled],
@@ -41,8 +40,6 @@ class PostgresRuns:
             [outcome.error for outcome in settled],
             [outcome.retry_at_us for outcome in settled],
             [outcome.skip_reason for outcome in settled],
-            min(due_us),
-            max(due_us),
         )
         assert row
         if row["changed"] == len(settled):
@@ -66,26 +63,22 @@ class PostgresRuns:
     async def adopt(self, lease: Lease, adoptions: Sequence[Adoption]) -> set[RunKey]:
         if not adoptions:
             return set()
-        due_us = [adoption.key.due_us for adoption in adoptions]
         row = await self._database.fetchrow(
             QUERIES["adopt"],
             lease.shard_id,
             lease.fence,
             [adoption.key.job_id for adoption in adoptions],
-            due_us,
+            [adoption.key.due_us for adoption in adoptions],
             [adoption.old_token for adoption in adoptions],
             [adoption.token for adoption in adoptions],
-            min(due_us),
-            max(due_us),
         )
         return {adoption.key for adoption in adoptions} - await won_keys(self._database, lease, row)
 
     async def recheck(self, keys: Collection[RunKey]) -> list[Checked]:
         if not keys:
             return []
-        due_us = [key.due_us for key in keys]
         rows = await self._database.fetch(
-            QUERIES["recheck"], [key.job_id for key in keys], due_us, min(due_us), max(due_us)
+            QUERIES["recheck"], [key.job_id for key in keys], [key.due_us for key in keys]
         )
         return [
             Checked(
@@ -99,17 +92,14 @@ class PostgresRuns:
         ]
 
     async def _note_stale(self, outcomes: list[Settled]) -> set[RunKey]:
-        due_us = [outcome.key.due_us for outcome in outcomes]
         rows = await self._database.fetch(
             QUERIES["note_stale"],
             [outcome.key.job_id for outcome in outcomes],
-            due_us,
+            [outcome.key.due_us for outcome in outcomes],
             [outcome.token for outcome in outcomes],
             [outcome.started_at_us for outcome in outcomes],
             [outcome.finished_at_us for outcome in outcomes],
             [outcome.http_status for outcome in outcomes],
             [outcome.error for outcome in outcomes],
-            min(due_us),
-            max(due_us),
         )
         return {RunKey(row["job_id"], row["due_at"]) for row in rows}

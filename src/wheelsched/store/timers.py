@@ -4,7 +4,7 @@ Invariant: a due time is claimed by moving its timer from it, and only while the
 held under the statement's fence.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 import asyncpg
@@ -19,7 +19,7 @@ from wheelsched.store.leases import refuse_old
 from wheelsched.store.queries import load_queries
 
 QUERIES = load_queries("timers.sql")
-Arm = Callable[[], Awaitable[set[RunKey]]]
+MISSED_BATCH = 50  # claims, with up to a thousand runs each, joined by nested loops
 
 
 class PostgresTimers:
@@ -52,30 +52,22 @@ class PostgresTimers:
         assert len({claim.job_id for claim in claims}) == len(claims), "a job is claimed twice"
         simple = [claim for claim in claims if is_simple(claim)]
         missed = [claim for claim in claims if not is_simple(claim)]
-        lost: set[RunKey] = set()
-        if simple:
-            days_us = [claim.due_us for claim in simple]
-            lost |= await self._on_days(days_us, lambda: self._arm_simple(lease, simple))
-        if missed:
-            days_us = [run.due_us for claim in missed for run in claim.runs]
-            days_us += [claim.skip.last_us for claim in missed if claim.skip]
-            lost |= await self._on_days(days_us, lambda: self._arm_missed(lease, missed))
+        lost = await self._arm_simple(lease, simple) if simple else set()
+        for start in range(0, len(missed), MISSED_BATCH):
+            lost |= await self._arm_missed(lease, missed[start : start + MISSED_BATCH])
         return lost
 
     async def arm_retries(self, lease: Lease, retries: Sequence[ClaimedRetry]) -> set[RunKey]:
         if not retries:
             return set()
-        due_us = [retry.key.due_us for retry in retries]
         row = await self._database.fetchrow(
             QUERIES["arm_retries"],
             lease.shard_id,
             lease.fence,
             [retry.key.job_id for retry in retries],
-            due_us,
+            [retry.key.due_us for retry in retries],
             [retry.retry_at_us for retry in retries],
             [retry.token for retry in retries],
-            min(due_us),
-            max(due_us),
         )
         return {retry.key for retry in retries} - await won_keys(self._database, lease, row)
 
@@ -89,18 +81,19 @@ class PostgresTimers:
         )
 
     async def _arm_simple(self, lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
-        row = await self._database.fetchrow(
+        due_us = [claim.due_us for claim in claims]
+        row = await self._write_runs(
+            due_us,
             QUERIES["arm"],
             lease.shard_id,
             lease.fence,
             [claim.job_id for claim in claims],
-            [claim.due_us for claim in claims],
+            due_us,
             [claim.version for claim in claims],
             [claim.next_due_us for claim in claims],
             [claim.tenant_id for claim in claims],
             [claim.runs[0].token for claim in claims],
         )
-        assert row
         if not row["is_held"]:
             await refuse_old(self._database, lease)
         if row["won"] == len(claims):
@@ -112,7 +105,9 @@ class PostgresTimers:
         runs = [(claim, run.due_us, run.token, None) for claim in claims for run in claim.runs]
         skips = [(claim, claim.skip.last_us, None, claim.skip) for claim in claims if claim.skip]
         decided = [*runs, *skips]
-        row = await self._database.fetchrow(
+        due_us = [due_us for _, due_us, _, _ in decided]
+        row = await self._write_runs(
+            due_us,
             QUERIES["arm_missed"],
             lease.shard_id,
             lease.fence,
@@ -121,7 +116,7 @@ class PostgresTimers:
             [claim.version for claim in claims],
             [claim.next_due_us for claim in claims],
             [claim.job_id for claim, _, _, _ in decided],
-            [due_us for _, due_us, _, _ in decided],
+            due_us,
             [claim.tenant_id for claim, _, _, _ in decided],
             [token for _, _, token, _ in decided],
             [skip and skip.reason for _, _, _, skip in decided],
@@ -131,13 +126,16 @@ class PostgresTimers:
         won = await won_keys(self._database, lease, row)
         return {RunKey(claim.job_id, due_us) for claim, due_us, _, _ in runs} - won
 
-    async def _on_days(self, instants_us: list[int], arm: Arm) -> set[RunKey]:
-        """Arms, and makes the tables of days that nobody made ahead: long past, or forgotten."""
+    async def _write_runs(self, due_us: list[int], sql: str, *arguments: object) -> asyncpg.Record:
+        """Runs a statement that writes runs, and makes the tables of days that nobody made ahead:
+        long past, or forgotten. The statement that found one missing has written nothing."""
         try:
-            return await arm()
+            row = await self._database.fetchrow(sql, *arguments)
         except DayMissing:
-            await self._database.fetchval(QUERIES["make_days"], instants_us)
-            return await arm()
+            await self._database.fetchval(QUERIES["make_days"], due_us)
+            row = await self._database.fetchrow(sql, *arguments)
+        assert row
+        return row
 
 
 def is_simple(claim: Claim) -> bool:

@@ -47,8 +47,8 @@ CREATE TABLE timers (
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX timers_of_partition ON timers (partition, due_at);
 
--- One row per (job, due time). It is inserted once and updated in place: half of each page is
--- left free for that, and no index covers a column that changes.
+-- One row per (job, due time). It is inserted once and updated in place: each page keeps room for
+-- a second version of all its rows, and no index covers a column that changes.
 CREATE TABLE runs (
     job_id         uuid NOT NULL,
     due_at         timestamptz NOT NULL,

@@ -17,7 +17,7 @@ DECLARE
 BEGIN
     LOCK TABLE days IN SHARE ROW EXCLUSIVE MODE;
     FOR missing IN SELECT unnest(wanted) EXCEPT SELECT day FROM days ORDER BY 1 LOOP
-        PERFORM make_day('runs', missing, 50);
+        PERFORM make_day('runs', missing, 42);
         PERFORM make_day('attempts', missing, 100);
         INSERT INTO days VALUES (missing);
         made := made + 1;

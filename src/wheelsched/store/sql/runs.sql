@@ -29,9 +29,12 @@ WITH given AS (
     FROM given
     WHERE runs.job_id = given.job_id
       AND runs.due_at = given.due_at
-      AND runs.due_at BETWEEN $12 AND $13
       AND runs.token = given.token
-      AND (runs.state = 'armed' OR (runs.state = 'running' AND given.state <> 'skipped'))
+      AND CASE runs.state
+          WHEN 'armed' THEN true
+          WHEN 'running' THEN given.state <> 'skipped'
+          ELSE false
+      END
     RETURNING given.*, runs.tenant_id, runs.partition, runs.attempt, runs.shard, runs.had_retry
 ), noted AS (
     INSERT INTO attempts (
@@ -69,7 +72,7 @@ WITH stale AS (
         $6::smallint[], $7::text[]
     ) AS given (job_id, due_at, token, started_at, finished_at, http_status, error)
     JOIN runs ON runs.job_id = given.job_id AND runs.due_at = given.due_at
-    WHERE runs.due_at BETWEEN $8 AND $9 AND runs.token IS DISTINCT FROM given.token
+    WHERE runs.token IS DISTINCT FROM given.token
 ), noted AS (
     INSERT INTO attempts (
         job_id, due_at, token, tenant_id, attempt, started_at, finished_at, outcome,
@@ -127,7 +130,6 @@ WITH fence AS MATERIALIZED (
     FROM given, fence
     WHERE runs.job_id = given.job_id
       AND runs.due_at = given.due_at
-      AND runs.due_at BETWEEN $7 AND $8
       AND runs.token = given.old_token
       AND given.token > given.old_token
       AND runs.state IN ('armed', 'running')
@@ -143,5 +145,4 @@ FROM adopted;
 SELECT runs.job_id, runs.due_at, runs.state, runs.token, runs.heartbeat_at, jobs.version
 FROM unnest($1::uuid[], $2::timestamptz[]) AS given (job_id, due_at)
 JOIN runs ON runs.job_id = given.job_id AND runs.due_at = given.due_at
-LEFT JOIN jobs ON jobs.job_id = given.job_id
-WHERE runs.due_at BETWEEN $3 AND $4;
+LEFT JOIN jobs ON jobs.job_id = given.job_id;

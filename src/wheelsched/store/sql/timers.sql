@@ -105,7 +105,6 @@ WITH fence AS MATERIALIZED (
     FROM given, fence
     WHERE runs.job_id = given.job_id
       AND runs.due_at = given.due_at
-      AND runs.due_at BETWEEN $7 AND $8
       AND runs.retry_at = given.retry_at
       AND runs.state = 'retrying'
     RETURNING runs.job_id, runs.due_at
