@@ -35,7 +35,7 @@ def server_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def template(server_url: str) -> str:
-    """The name of a migrated database to copy."""
+    """The name of a migrated database to copy, with the tables of the days around this one."""
     asyncio.run(_make_template(server_url))
     return "migrated"
 
@@ -76,4 +76,7 @@ async def _make_template(server_url: str) -> None:
     await administration.close()
     connection = await asyncpg.connect(with_database(server_url, "migrated"))
     await migrate(connection)
+    await connection.execute(
+        "SELECT wheelsched.make_days(ARRAY(SELECT current_date + n FROM generate_series(-1, 2) n))"
+    )
     await connection.close()

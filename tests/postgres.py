@@ -55,9 +55,7 @@ async def temporary_database(url: str, template: str = "template0") -> AsyncIter
     name = f"test_{next(_numbers)}"
     administration = await asyncpg.connect(url)
     try:
-        await administration.execute(
-            f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy"
-        )
+        await administration.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         yield with_database(url, name)
         await administration.execute(f"DROP DATABASE {name} WITH (FORCE)")
     finally:

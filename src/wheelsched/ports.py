@@ -172,6 +172,12 @@ class TimerStore(Protocol):
         retry are known without it.
         """
 
+    async def finish(self, lease: Lease, job_ids: Collection[UUID]) -> None:
+        """Ends the jobs whose schedule has no further due time, unless they got another."""
+
+    async def pause_gone(self, lease: Lease, job_ids: Collection[UUID]) -> None:
+        """Pauses the jobs whose worker wants no more of them."""
+
 
 class Settled(Struct, frozen=True, kw_only=True):
     """An outcome and what it makes of its run."""
@@ -314,3 +320,18 @@ class HistoryStore(Protocol):
 
     async def heartbeat(self, tenant_id: UUID, key: RunKey, token: int) -> bool:
         """Notes that a worker is at it; False when its token is stale."""
+
+
+class Stores(Protocol):
+    """All parts of one store."""
+
+    @property
+    def leases(self) -> LeaseStore: ...
+    @property
+    def timers(self) -> TimerStore: ...
+    @property
+    def runs(self) -> RunStore: ...
+    @property
+    def jobs(self) -> JobStore: ...
+    @property
+    def history(self) -> HistoryStore: ...

@@ -45,7 +45,8 @@ class PostgresTimers:
 
     async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
         return [
-            decode_job(row) for row in await self._database.fetch(QUERIES["read_jobs"], job_ids)
+            decode_job(row)
+            for row in await self._database.fetch(QUERIES["read_jobs"], list(job_ids))
         ]
 
     async def arm(self, lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
@@ -78,6 +79,16 @@ class PostgresTimers:
             lease.fence,
             list(live_since_us.keys()),
             list(live_since_us.values()),
+        )
+
+    async def finish(self, lease: Lease, job_ids: Collection[UUID]) -> None:
+        await self._database.fetch(
+            QUERIES["finish_jobs"], lease.shard_id, lease.fence, list(job_ids)
+        )
+
+    async def pause_gone(self, lease: Lease, job_ids: Collection[UUID]) -> None:
+        await self._database.fetch(
+            QUERIES["pause_gone_jobs"], lease.shard_id, lease.fence, list(job_ids)
         )
 
     async def _arm_simple(self, lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:

@@ -6,13 +6,13 @@ SELECT * FROM attempts WHERE job_id = $1 AND due_at = $2 AND outcome = 'failed' 
 
 -- name: list_runs
 SELECT * FROM runs
-WHERE job_id = $1 AND due_at < coalesce($2, 'infinity')
+WHERE job_id = $1 AND due_at < coalesce($2::timestamptz, 'infinity')
 ORDER BY due_at DESC
 LIMIT $3;
 
 -- name: list_dead
 SELECT job_id, due_at FROM dead
-WHERE tenant_id = current_tenant() AND (due_at, job_id) > ($1, $2)
+WHERE tenant_id = current_tenant() AND (due_at, job_id) > ($1::timestamptz, $2::uuid)
 ORDER BY due_at, job_id
 LIMIT $3;
 

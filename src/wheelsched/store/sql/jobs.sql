@@ -38,6 +38,13 @@ SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, up
 FROM jobs
 WHERE job_id = $1;
 
+-- name: lock_job
+-- First in every change: two changes of one job do not mix.
+SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at
+FROM jobs
+WHERE job_id = $1
+FOR UPDATE;
+
 -- name: list_jobs
 SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at
 FROM jobs
@@ -50,36 +57,34 @@ ORDER BY name
 LIMIT $5;
 
 -- name: edit_job
--- The timer is locked before the runs are looked at, as everywhere: a claim in flight ends first.
 UPDATE jobs
 SET name = $3, state = $4, version = version + 1, definition = $5, tags = $6, updated_at = $7,
     paused_at = CASE WHEN $4 = 'paused' THEN paused_at END
 WHERE job_id = $1 AND version = $2
-RETURNING partition, version;
+RETURNING version;
 
 -- name: change_state
 UPDATE jobs
 SET state = $2, version = version + 1, updated_at = clock_timestamp(),
     paused_at = CASE WHEN $2 = 'paused' THEN clock_timestamp() END
 WHERE job_id = $1 AND state = $3
-RETURNING partition, version;
+RETURNING version;
 
 -- name: delete_job
-DELETE FROM jobs WHERE job_id = $1 RETURNING partition;
+DELETE FROM jobs WHERE job_id = $1;
 
 -- name: bump_timer
+-- As the other two that write the timer, it waits for the claim in flight. What follows in the
+-- transaction sees the runs of that claim.
 UPDATE timers SET version = $2 WHERE job_id = $1;
 
 -- name: stop_timer
 DELETE FROM timers WHERE job_id = $1;
 
--- name: lock_timer
-SELECT due_at FROM timers WHERE job_id = $1 FOR UPDATE;
-
--- name: skip_armed
+-- name: withdraw_armed
 -- What is due within a second may have been sent by the time that the shard hears of this.
 UPDATE runs
-SET state = 'skipped', skip_reason = $2, finished_at = clock_timestamp(), missed_count = 1,
+SET state = $2, skip_reason = $3, finished_at = clock_timestamp(), missed_count = 1,
     missed_since = due_at
 WHERE job_id = $1
   AND state = 'armed'
@@ -87,23 +92,22 @@ WHERE job_id = $1
   AND due_at > clock_timestamp() + interval '1 second';
 
 -- name: cancel_waiting
-WITH cancelled AS (
-    UPDATE runs SET state = 'cancelled', finished_at = clock_timestamp(), retry_at = NULL
-    WHERE job_id = $1
-      AND (state = 'retrying' OR (state = 'armed' AND due_at > clock_timestamp() + interval '1 second'))
-      AND due_at > clock_timestamp() - interval '7 days'
-    RETURNING job_id, due_at
+WITH waiting AS (
+    DELETE FROM retries WHERE job_id = $1 AND retry_at IS NOT NULL RETURNING job_id, due_at
 )
-DELETE FROM retries
-USING cancelled
-WHERE retries.job_id = cancelled.job_id AND retries.due_at = cancelled.due_at;
+UPDATE runs SET state = 'cancelled', finished_at = clock_timestamp(), retry_at = NULL
+FROM waiting
+WHERE runs.job_id = waiting.job_id AND runs.due_at = waiting.due_at AND runs.state = 'retrying';
 
 -- name: list_too_late
 SELECT due_at FROM runs
 WHERE job_id = $1
   AND state = 'armed'
-  AND due_at > clock_timestamp() - interval '1 hour'
+  AND NOT had_retry
+  AND due_at > clock_timestamp() - interval '10 seconds'
+  AND due_at <= clock_timestamp() + interval '1 second'
 ORDER BY due_at;
 
 -- name: hint
-SELECT pg_notify('wheelsched', $1::smallint || ' ' || $2::uuid);
+SELECT pg_notify('wheelsched', partition || ' ' || $1::uuid)
+FROM (VALUES (get_byte(sha256(uuid_send($1)), 0))) AS place (partition);

@@ -129,6 +129,37 @@ WHERE partitions.partition = given.partition
   AND partitions.owner = fence.shard_id
   AND partitions.live_since < given.live_since;
 
+-- name: finish_jobs
+-- Only while the timer says so: a job that was rescheduled meanwhile has a future again.
+WITH fence AS MATERIALIZED (
+    SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
+), ended AS (
+    DELETE FROM timers
+    USING fence
+    WHERE timers.job_id = ANY ($3::uuid[]) AND timers.due_at = 'infinity'
+    RETURNING timers.job_id
+)
+UPDATE jobs SET state = 'finished', version = version + 1, updated_at = clock_timestamp()
+FROM ended
+WHERE jobs.job_id = ended.job_id AND jobs.state IN ('active', 'paused')
+RETURNING jobs.job_id;
+
+-- name: pause_gone_jobs
+WITH fence AS MATERIALIZED (
+    SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
+), paused AS (
+    UPDATE jobs
+    SET state = 'paused', version = version + 1, updated_at = clock_timestamp(),
+        paused_at = clock_timestamp()
+    FROM fence
+    WHERE jobs.job_id = ANY ($3::uuid[]) AND jobs.state = 'active'
+    RETURNING jobs.job_id
+)
+DELETE FROM timers
+USING paused
+WHERE timers.job_id = paused.job_id
+RETURNING timers.job_id;
+
 -- name: make_days
 SELECT make_days(
     ARRAY(SELECT DISTINCT (instant AT TIME ZONE 'UTC')::date FROM unnest($1::timestamptz[]) AS instant)
