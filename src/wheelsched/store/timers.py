@@ -14,7 +14,7 @@ from wheelsched.errors import DayMissing
 from wheelsched.ports import Claim, ClaimedRetry, Horizon, Lease, Retry
 from wheelsched.store.database import Database
 from wheelsched.store.definition import decode_job
-from wheelsched.store.horizon import decode_horizon
+from wheelsched.store.horizon import HorizonDecoder
 from wheelsched.store.leases import refuse_old
 from wheelsched.store.queries import load_queries
 
@@ -30,18 +30,14 @@ class PostgresTimers:
 
     async def load(self, partitions: Collection[int], until_us: int) -> Horizon:
         wanted = sorted(partitions)
-        copied = bytearray()
-
-        async def collect(data: bytes) -> None:
-            copied.extend(data)
-
+        decoder = HorizonDecoder()
         async with self._database.connection() as connection:
             await connection.copy_from_query(
-                QUERIES["load_timers"], wanted, until_us, output=collect, format="binary"
+                QUERIES["load_timers"], wanted, until_us, output=decoder.feed, format="binary"
             )
             waiting = await connection.fetch(QUERIES["load_retries"], wanted, until_us)
         retries = [Retry(RunKey(row["job_id"], row["due_at"]), row["retry_at"]) for row in waiting]
-        return decode_horizon(bytes(copied), retries)
+        return decoder.finish(retries)
 
     async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
         return [
