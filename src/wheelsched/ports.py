@@ -322,6 +322,26 @@ class HistoryStore(Protocol):
         """Notes that a worker is at it; False when its token is stale."""
 
 
+class Hint(Struct, frozen=True):
+    """A job of a partition has changed, or has a run that wants attention: load it again."""
+
+    partition: int
+    job_id: UUID
+
+
+class HintSource(Protocol):
+    """Hints, delivered to whoever opened the source."""
+
+    async def confirm(self) -> None:
+        """Returns when every hint of what committed before the call has been delivered.
+
+        Raises `StoreUnavailable` when the source hears nothing any more: open another one.
+        """
+
+    async def close(self) -> None:
+        """Delivers no more."""
+
+
 class Stores(Protocol):
     """All parts of one store."""
 

@@ -81,6 +81,11 @@ class EmbeddedPostgres:
         password = self._cluster.password_path.read_text()
         return f"postgresql://{SUPERUSER}:{password}@127.0.0.1:{self._port}/{DATABASE}"
 
+    @property
+    def data_directory(self) -> Path:
+        """Where the data is."""
+        return self._cluster.data
+
     def stop(self) -> None:
         """Lets go. When this was the last line, returns after the server has ended."""
         with contextlib.suppress(OSError), self._line:

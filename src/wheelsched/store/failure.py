@@ -30,18 +30,19 @@ NAMES: dict[str, type[StoreError]] = {
     "08": StoreUnavailable,
     "23514": DayMissing,  # no table for a run's day: nothing else checks what we write
     "25006": StoreUnavailable,  # read-only: we talk to a standby
+    "25P03": StoreTimeout,  # idle in a transaction for too long
     "28": RightMissing,
     "40": StoreContention,
     "42501": RightMissing,
     "42P01": SchemaTooOld,
     "42703": SchemaTooOld,
     "42883": SchemaTooOld,
+    "53": StoreUnavailable,  # out of memory, or of connections
     "53100": StoreFull,
-    "53300": StoreUnavailable,  # too many connections
     "55P03": StoreContention,  # lock_timeout
     "57014": StoreTimeout,  # statement_timeout
     "57P": StoreUnavailable,  # shutting down, starting up, crashed
-    "58": StoreFull,  # the system refused: mostly writes that find no room
+    "58": StoreUnavailable,  # the system under the database failed
 }
 
 
