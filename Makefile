@@ -8,7 +8,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types check dist clean
+.PHONY: help setup test test-long lint types check dist clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -27,7 +27,10 @@ $(VENV)/.built: $(VENV)/.installed $(EXTENSION)
 	@touch $@
 
 test: setup ## the tests
-	$(PYTEST)
+	$(PYTEST) -m "not long"
+
+test-long: setup ## the tests with a hundred times the cases: an hour or two
+	HYPOTHESIS_PROFILE=long $(PYTEST)
 
 lint: setup ## ruff, cython-lint and the import contracts
 	$(BIN)/ruff check

@@ -79,6 +79,10 @@ class InvalidIdempotencyKey(InvalidField):
     """an idempotency key is text with placeholders such as {{job_id}} and {{scheduled_at_unix}}"""
 
 
+class BackfillTooLarge(InvalidField):
+    """a backfill has more due times than one request may ask for"""
+
+
 class InvalidRunId(WheelschedError, ValueError):
     """a run id is the job id in 32 hex digits, '-', and the due time in microseconds"""
 

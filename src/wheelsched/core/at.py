@@ -16,10 +16,10 @@ from wheelsched.errors import InvalidInstant
 
 # `fromisoformat` alone would also take weeks (2026-W10-7), "20260308" and any character as "T".
 _INSTANT: Final = re.compile(
-    r"(?P<year>[0-9]{4,})-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?"
-    r"(Z|[+-][0-9]{2}:?[0-9]{2})?"
+    r"(?P<year>[0-9]{4,9})-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?"
+    r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
 )
-_DATE: Final = re.compile(r"(?P<year>[0-9]{4,})-[0-9]{2}-[0-9]{2}")
+_DATE: Final = re.compile(r"(?P<year>[0-9]{4,9})-[0-9]{2}-[0-9]{2}")
 
 
 class At:
@@ -68,7 +68,7 @@ def instants_us(moment: datetime, timeline: Timeline) -> list[int]:
 
 def is_moment(text: str) -> bool:
     """Whether a text was meant as a time rather than as another kind of schedule."""
-    return re.match(r"[0-9]{4,}-[0-9]", text) is not None
+    return re.match(r"[0-9]{4,}-[0-9]|[0-9]{8}t", text, re.IGNORECASE) is not None
 
 
 def is_date(text: str) -> bool:
@@ -81,7 +81,7 @@ def read_moment(text: str) -> datetime:
     matched = _INSTANT.fullmatch(text.strip().upper())
     if matched is None:
         raise InvalidInstant(
-            f"{text!r} is not a time; write 2026-03-08T09:30:00 for local time, or with an "
+            f"{text[:40]!r} is not a time; write 2026-03-08T09:30:00 for local time, or with an "
             "offset, 2026-03-08T09:30:00Z"
         )
     _check_year(text, matched["year"])
@@ -97,7 +97,7 @@ def read_date(text: str) -> date:
     """A date such as 2026-12-25."""
     matched = _DATE.fullmatch(text.strip())
     if matched is None:
-        raise InvalidInstant(f"{text!r} is not a date; write 2026-12-25")
+        raise InvalidInstant(f"{text[:40]!r} is not a date; write 2026-12-25")
     _check_year(text, matched["year"])
     try:
         return date.fromisoformat(matched[0])

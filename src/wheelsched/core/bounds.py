@@ -16,7 +16,9 @@ from wheelsched.core.spec import END_US, Recurrence, Spec
 from wheelsched.errors import InvalidExclusion, InvalidInstant
 
 _BEGINNING_US: Final = -END_US
-MAX_EXCLUSIONS: Final = 400
+_ENDING_US: Final = 2 * END_US
+# Each may lie in a year of its own, whose clock changes are then looked up at registration.
+MAX_EXCLUSIONS: Final = 128
 
 Interval = tuple[int, int]
 """Instants [from_us, until_us)."""
@@ -63,19 +65,26 @@ class Bounded:
 def normalise_exclusion(text: str) -> str:
     """A date, or a range of dates whose end is not before its start."""
     try:
-        days = [read_date(day) for day in text.split("/")]
+        days = [read_date(day) for day in text.split("/", 2)]
     except InvalidInstant as error:
         raise InvalidExclusion(str(error)) from error
     if len(days) > 2 or days[0] > days[-1]:
         raise InvalidExclusion(
-            f"{text!r} is not a range of dates; write 2026-12-24/2027-01-02, the earlier first"
+            f"{text[:40]!r} is not a range of dates; write 2026-12-24/2027-01-02, the earlier first"
         )
     return "/".join(day.isoformat() for day in days)
 
 
 def excluded_by(spec: Spec) -> tuple[Interval, ...]:
     """What a spec excludes: in order, without two that touch."""
+    if spec.start_us is None and spec.end_us is None and not spec.exclude:
+        return ()
     return _excluded(spec.start_us, spec.end_us, spec.exclude, spec.timezone)
+
+
+def is_excluded(spec: Spec, instant_us: int) -> bool:
+    """Whether an instant lies outside a spec's start and end, or on an excluded date."""
+    return any(from_us <= instant_us < until_us for from_us, until_us in excluded_by(spec))
 
 
 @lru_cache(maxsize=4096)
@@ -86,7 +95,7 @@ def _excluded(
     if start_us is not None:
         intervals.append((_BEGINNING_US, start_us))
     if end_us is not None:
-        intervals.append((end_us + 1, END_US))
+        intervals.append((end_us + 1, _ENDING_US))
     merged: list[Interval] = []
     for from_us, until_us in sorted(intervals):
         if merged and from_us <= merged[-1][1]:
@@ -101,7 +110,5 @@ def interval_of_dates(text: str, timezone: str) -> Interval:
     days = [read_date(day) for day in text.split("/")]
     first = wall_of(datetime.combine(days[0], time.min))
     end = wall_of(datetime.combine(days[-1] + timedelta(days=1), time.min))
-    return (
-        timeline(timezone, "shift", "first").resolve(first)[0] * SECOND,
-        timeline(timezone, "shift", "last").resolve(end)[0] * SECOND,
-    )
+    rows = timeline(timezone, "shift", "both")
+    return rows.resolve(first)[0] * SECOND, rows.resolve(end)[-1] * SECOND

@@ -5,15 +5,15 @@ of an `every` without start, and by jitter. Calendars and recurrences are shared
 number, so that compiling at each arming costs little more than a look-up.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import assert_never
 from uuid import UUID
 
 from wheelsched.core import at, cron, rrule, rrule_calendar
 from wheelsched.core.bounds import Bounded, excluded_by
-from wheelsched.core.dst import timeline
-from wheelsched.core.duration import parse_duration
-from wheelsched.core.every import Every
+from wheelsched.core.dst import ELAPSED, timeline, wall_of
+from wheelsched.core.every import Every, interval_us
 from wheelsched.core.jitter import Jittered
 from wheelsched.core.spec import DstGap, DstOverlap, Recurrence, Schedule, Spec
 from wheelsched.core.wallclock import WallClock
@@ -21,8 +21,9 @@ from wheelsched.core.wallclock import WallClock
 
 def compile_schedule(spec: Spec, job_id: UUID, anchor_us: int) -> Schedule:
     """The due times of one job; an `every` without start counts from `anchor_us`."""
-    recurrence = compile_recurrence(spec, cron.hashed_by(job_id.bytes), anchor_us)
-    return Jittered(recurrence, job_id.bytes, spec.jitter_us)
+    key = job_id.bytes
+    recurrence = compile_recurrence(spec, cron.hashed_by(key), anchor_us)
+    return Jittered(recurrence, key, spec.jitter_us)
 
 
 def compile_recurrence(spec: Spec, choose: cron.Choose, anchor_us: int) -> Recurrence:
@@ -47,39 +48,67 @@ def is_elapsed(spec: Spec) -> bool:
             assert_never(spec.kind)
 
 
-def _unbounded(spec: Spec, choose: cron.Choose, anchor_us: int) -> Recurrence:
+def next_wall_of(spec: Spec, choose: cron.Choose) -> Callable[[int], int | None]:
+    """The wall-clock times of a spec before any zone is applied, as `Calendar.next_wall`."""
     match spec.kind:
         case "cron":
             expression = cron.fill(cron.template(spec.expression), choose)
-            gap, overlap = _dst_rules(spec.expression, spec.dst_gap, spec.dst_overlap)
-            return _cron(expression, spec.timezone, gap, overlap)
+            return cron.calendar(expression).next_wall
+        case "rrule":
+            return rrule_calendar.calendar(rrule.read(spec.expression), spec.timezone).next_wall
+        case "at":
+            moment = at.read_moment(spec.expression)
+            return at.At([wall_of(moment)] if moment.tzinfo is None else []).next_after
+        case "every":
+            return at.At([]).next_after
+        case _:
+            assert_never(spec.kind)
+
+
+def _unbounded(spec: Spec, choose: cron.Choose, anchor_us: int) -> Recurrence:
+    match spec.kind:
+        case "cron":
+            gap, overlap = spec.dst_gap, spec.dst_overlap
+            shared = _shared_cron(spec.expression, spec.timezone, gap, overlap)
+            return shared or _cron(spec.expression, choose, spec.timezone, gap, overlap)
         case "rrule":
             return _rrule(spec.expression, spec.timezone, spec.dst_gap, spec.dst_overlap)
         case "at":
             return _at(spec.expression, spec.timezone, spec.dst_gap, spec.dst_overlap)
         case "every":
             start_us = anchor_us if spec.start_us is None else spec.start_us
-            return Every(parse_duration(spec.expression), start_us)
+            return Every(interval_us(spec.expression), start_us)
         case _:
             assert_never(spec.kind)
 
 
-# As many as there are calendars: each expression is mostly used in one zone.
 @lru_cache(maxsize=16_384)
-def _cron(expression: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence:
+def _shared_cron(text: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence | None:
+    """What all jobs with an expression share; None where it has an `H`."""
+    if cron.is_hashed(cron.template(text)):
+        return None
+    return _cron(text, cron.least_lucky, timezone, gap, overlap)
+
+
+def _cron(
+    text: str, choose: cron.Choose, timezone: str, gap: DstGap, overlap: DstOverlap
+) -> Recurrence:
+    if cron.is_elapsed(text):
+        gap, overlap = ELAPSED
+    return _wall_clock(cron.fill(cron.template(text), choose), timezone, gap, overlap)
+
+
+# As many as there are calendars: an expression is mostly used in one zone.
+@lru_cache(maxsize=16_384)
+def _wall_clock(expression: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence:
     return WallClock(cron.calendar(expression), timeline(timezone, gap, overlap))
-
-
-@lru_cache(maxsize=16_384)
-def _dst_rules(text: str, gap: DstGap, overlap: DstOverlap) -> tuple[DstGap, DstOverlap]:
-    return ("skip", "both") if cron.is_elapsed(text) else (gap, overlap)
 
 
 @lru_cache(maxsize=1024)
 def _rrule(text: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence:
     rule = rrule.read(text)
     if rrule.is_elapsed(rule):
-        gap, overlap = "skip", "both"
+        gap, overlap = ELAPSED
     return WallClock(rrule_calendar.calendar(rule, timezone), timeline(timezone, gap, overlap))
 
 

@@ -106,8 +106,8 @@ class Hash(Struct, frozen=True):
 Choose = Callable[[int, int, int], int]
 """Picks the value of an `H` in the field of that index from [low, high]."""
 
-Template = tuple[tuple[str | Hash, ...], ...]
-"""The terms of each field in croniter's spelling, each `H` still to be filled."""
+Template = tuple[str | Hash, ...]
+"""The pieces of an expression in croniter's spelling, each `H` still to be filled."""
 
 
 def normalise(expression: str) -> str:
@@ -136,36 +136,41 @@ def is_elapsed(text: str) -> bool:
 
 @lru_cache(maxsize=16_384)
 def template(text: str) -> Template:
-    """The checked terms of a normalised expression."""
+    """The checked pieces of a normalised expression."""
     fields = text.split()
     first = len(FIELDS) - len(fields)
-    terms = tuple(
-        tuple(_term(index, term) for term in field.split(","))
+    terms = [
+        [_term(index, term) for term in field.split(",")]
         for index, field in enumerate(fields, start=first)
-    )
+    ]
     kinds = {isinstance(term, str) and ("#" in term or "L" in term) for term in terms[-1]}
     if len(kinds) > 1:
         raise InvalidCron(
             f"day of week {fields[-1]!r} mixes plain days with '#' or 'L'; use two schedules"
         )
-    return terms
+    return _pieces(terms)
 
 
-def fill(terms: Template, choose: Choose) -> str:
+def is_hashed(pieces: Template) -> bool:
+    """Whether jobs with this expression differ in their due times."""
+    return any(isinstance(piece, Hash) for piece in pieces)
+
+
+def fill(pieces: Template, choose: Choose) -> str:
     """The expression with each `H` replaced by its values."""
-    return " ".join(
-        ",".join(term if isinstance(term, str) else term.fill(choose) for term in field)
-        for field in terms
-    )
+    return "".join([piece if isinstance(piece, str) else piece.fill(choose) for piece in pieces])
 
 
 def hashed_by(job_id: bytes) -> Choose:
     """Choices that spread jobs evenly, each field independent of the others."""
-    digest = blake2b(job_id, digest_size=4 * len(FIELDS), person=b"wheelsched.cron").digest()
+    digest = b""
 
     def choose(field: int, low: int, high: int) -> int:
-        drawn = int.from_bytes(digest[4 * field : 4 * field + 4])
-        return low + (drawn * (high - low + 1) >> 32)
+        nonlocal digest
+        if not digest:  # most expressions have no `H`, and never come here
+            digest = blake2b(job_id, digest_size=48, person=b"wheelsched.cron").digest()
+        drawn = int.from_bytes(digest[8 * field : 8 * field + 8])
+        return low + (drawn * (high - low + 1) >> 64)
 
     return choose
 
@@ -186,7 +191,6 @@ def calendar(expression: str) -> CronCalendar:
         raise InvalidCron(f"{expression!r} is not a cron expression: {error}") from error
     minutes, hours, days, months, weekdays = expanded[:5]
     stars = [field.startswith("*") for field in expression.split()]
-    plain_weekdays = [day for day in weekdays if day not in nth_weekdays]
     return CronCalendar(
         CronFields(
             seconds=_mask(expanded[5], SECOND) if len(expanded) > 5 else 1,
@@ -194,7 +198,8 @@ def calendar(expression: str) -> CronCalendar:
             hours=_mask(hours, HOUR),
             days=_mask(days, DAY),
             months=_mask(months, MONTH),
-            weekdays=_mask(plain_weekdays, WEEKDAY),
+            # A field of `#` and `L` has no plain days, though croniter lists them as such.
+            weekdays=0 if nth_weekdays else _mask(weekdays, WEEKDAY),
             last_day="l" in days,
             nth_weekdays=frozenset(
                 (int(weekday), -1 if str(nth) == "l" else nth)
@@ -204,6 +209,22 @@ def calendar(expression: str) -> CronCalendar:
             either_day=not (stars[-3] or stars[-1]),
         )
     )
+
+
+def _pieces(terms: list[list[str | Hash]]) -> Template:
+    """Terms joined by commas and fields by spaces, as few pieces as the `H` in them allow."""
+    pieces: list[str | Hash] = []
+    for field in terms:
+        for term in field:
+            pieces += [term, ","]
+        pieces[-1] = " "
+    merged: list[str | Hash] = []
+    for piece in pieces[:-1]:
+        if merged and isinstance(piece, str) and isinstance(merged[-1], str):
+            merged[-1] += piece
+        else:
+            merged.append(piece)
+    return tuple(merged)
 
 
 def _mask(values: Sequence[int | str], field: Field) -> int:
@@ -268,11 +289,12 @@ def _span(field: Field, term: str, matched: re.Match[str]) -> str:
             f"{field.name} {term!r} runs backwards; to go around the end write "
             f"{matched['low']}-{field.high},{field.low}-{matched['high']}"
         )
+    step = int(matched["step"] or 1)
     if field is WEEKDAY:
-        return ",".join(str(day % 7) for day in range(low, high + 1, int(matched["step"] or 1)))
+        return ",".join(str(day % 7) for day in range(low, high + 1, step))
     if low == high:
         return str(low)
-    return f"{low}-{high}/{matched['step'] or 1}"
+    return f"{low}-{high}" if step == 1 else f"{low}-{high}/{step}"
 
 
 def _check_step(field: Field, term: str, step: str | None) -> None:

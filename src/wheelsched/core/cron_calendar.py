@@ -147,8 +147,9 @@ class CronCalendar:
             if month >= len(self._months):
                 return None
             rest = self._mask(month)
-        self._matching_day = self._months[month].first_day + (rest & -rest).bit_length() - 1
-        return self._matching_day
+        found = self._months[month].first_day + (rest & -rest).bit_length() - 1
+        self._matching_day = found
+        return found
 
     def _day_before(self, day: int) -> int | None:
         month, position = _month_of(day)

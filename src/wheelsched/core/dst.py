@@ -11,8 +11,10 @@ whenever the wall clock shows a match.
 """
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -20,8 +22,10 @@ from wheelsched.core.spec import DstGap, DstOverlap
 
 # 388 days: every page of most zones holds two or three stretches.
 _PAGE_BITS: Final = 25
-# No zone has changed twice within six days since 1970, so that a probe each two days sees all.
-_PROBE_S: Final = 2 * 86_400
+# No zone has changed twice within six days since 1970, so that a probe each five days sees all.
+_PROBE_S: Final = 5 * 86_400
+# The rules of a schedule that repeats by elapsed time.
+ELAPSED: Final[tuple[DstGap, DstOverlap]] = ("skip", "both")
 # More than the widest change of any zone (a day, when one crosses the date line).
 REACH_S: Final = 2 * 86_400
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -88,29 +92,22 @@ class Timeline:
         self._pages[number] = page
         return page
 
-    def _stretches(self, changes: list[tuple[int, int]], end_s: int) -> list[Stretch]:
+    def _stretches(self, changes: list[tuple[int, int]], end_s: int) -> Iterator[Stretch]:
         ends = [start_s for start_s, _ in changes[1:]] + [end_s]
-        offsets = [offset_s for _, offset_s in changes]
-        # The wall clock has shown everything below `shown_until[i]` before stretch i starts, and
-        # after stretch i ends it will show everything from `shown_again[i]` on.
-        shown_until = [changes[0][0] + offsets[0]]
-        for end, offset in zip(ends[:-1], offsets[:-1], strict=True):
-            shown_until.append(max(shown_until[-1], end + offset))
-        shown_again = [end_s + offsets[-1]]
-        for end, offset in zip(reversed(ends[:-1]), reversed(offsets[1:]), strict=True):
-            shown_again.append(min(shown_again[-1], end + offset))
-        shown_again.reverse()
-
-        stretches = []
+        walls = [start_s + offset_s for start_s, offset_s in changes]
+        wall_ends = [end + offset_s for end, (_, offset_s) in zip(ends, changes, strict=True)]
+        # Before a stretch, the wall clock has shown everything up to here; after it, the wall
+        # clock will show everything from there on.
+        shown_until = [walls[0], *accumulate(wall_ends[:-1], max)]
+        shown_again = [*accumulate(reversed(walls[1:]), min, initial=wall_ends[-1])][::-1]
         for index, (start_s, offset_s) in enumerate(changes):
-            wall_s, wall_end_s = start_s + offset_s, ends[index] + offset_s
+            wall_s, wall_end_s = walls[index], wall_ends[index]
             gap_s = min(shown_until[index], wall_s) if self._gap == "shift" else wall_s
             if self._overlap == "first":
                 wall_s = max(wall_s, shown_until[index])
             elif self._overlap == "last":
                 wall_end_s = min(wall_end_s, shown_again[index])
-            stretches.append(Stretch(start_s, ends[index], offset_s, wall_s, wall_end_s, gap_s))
-        return stretches
+            yield Stretch(start_s, ends[index], offset_s, wall_s, wall_end_s, gap_s)
 
 
 def _clip(stretch: Stretch, start_s: int, end_s: int) -> Stretch | None:

@@ -4,6 +4,7 @@ Invariant: every due time is the anchor plus a whole number of intervals, so tha
 restart nor a change of clocks moves it.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from wheelsched.core.duration import MILLISECOND, SECOND, format_duration, parse_duration
@@ -17,14 +18,20 @@ def normalise(expression: str) -> str:
     """The shortest spelling of an interval."""
     text = "".join(expression.lower().split())
     try:
-        interval_us = parse_duration(text)
+        duration_us = parse_duration(text)
     except InvalidDuration as error:
         raise InvalidInterval(str(error)) from error
-    if interval_us < MIN_INTERVAL_US or interval_us % MILLISECOND:
+    if duration_us < MIN_INTERVAL_US or duration_us % MILLISECOND:
         raise InvalidInterval(
             f"every {text} is too fine; an interval is at least 1s, in whole milliseconds"
         )
-    return format_duration(interval_us)
+    return format_duration(duration_us)
+
+
+@lru_cache(maxsize=4096)
+def interval_us(expression: str) -> int:
+    """The microseconds of a normalised interval."""
+    return parse_duration(expression)
 
 
 class Every:

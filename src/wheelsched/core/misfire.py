@@ -17,7 +17,7 @@ the timer: one row with its reason, count, first and last due time says it all.
 Age counts from the moment a run was meant to be dispatched: its due time plus its jitter.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 from msgspec import Struct
 
@@ -58,34 +58,31 @@ class Decision(Struct, frozen=True, kw_only=True):
 def decide(policy: MisfirePolicy, schedule: Schedule, due_us: int, now_us: int) -> Decision:
     """Decide about the timer that stands at `due_us`."""
     timeline = _Timeline(schedule, due_us)
-    missed = _missed(policy, timeline, now_us)
-    cursor_us = due_us if missed is None else schedule.next_after(missed.last_us)
+    if due_us >= now_us:  # as nearly always: armed ahead of its time
+        fire = timeline.fire(due_us, Lane.ON_TIME)
+        return Decision(skip=None, fires=(fire,), next_due_us=schedule.next_after(due_us))
 
+    missed = _missed(policy, timeline, now_us)
+    cursor_us = due_us if missed.last_us is None else schedule.next_after(missed.last_us)
     on_time: list[Fire] = []
-    while cursor_us is not None and cursor_us <= max(now_us, due_us):
-        if len(on_time) == MAX_ON_TIME:
-            break
+    while cursor_us is not None and cursor_us <= now_us and len(on_time) < MAX_ON_TIME:
         on_time.append(timeline.fire(cursor_us, Lane.ON_TIME))
         cursor_us = schedule.next_after(cursor_us)
-
-    return Decision(
-        skip=missed.skip if missed else None,
-        fires=(*missed.fires, *on_time) if missed else tuple(on_time),
-        next_due_us=cursor_us,
-    )
+    return Decision(skip=missed.skip, fires=(*missed.fires, *on_time), next_due_us=cursor_us)
 
 
 class _Missed(NamedTuple):
-    skip: Skip | None
-    fires: tuple[Fire, ...]
-    last_us: int
+    """What becomes of the due times past their grace."""
+
+    skip: Skip | None = None
+    fires: tuple[Fire, ...] = ()
+    last_us: int | None = None  # the latest of them
 
 
-def _missed(policy: MisfirePolicy, timeline: "_Timeline", now_us: int) -> _Missed | None:
-    """What becomes of the due times past their grace; None when there are none."""
+def _missed(policy: MisfirePolicy, timeline: "_Timeline", now_us: int) -> _Missed:
     last_us = timeline.last_meant_before(now_us - policy.grace_us)
     if last_us is None:
-        return None
+        return _Missed()
     past_window_us = timeline.last_meant_before(now_us - policy.window_us)
     caught_up = timeline.latest(_catch_up_limit(policy), until_us=last_us, after_us=past_window_us)
     last_skipped_us = timeline.previous(caught_up[0]) if caught_up else last_us
@@ -104,6 +101,8 @@ def _catch_up_limit(policy: MisfirePolicy) -> int:
             return 1
         case OnMisfire.ALL:
             return policy.max_missed
+        case never:
+            assert_never(never)
 
 
 _SKIP_REASONS: Final = {

@@ -26,9 +26,14 @@ from uuid import UUID
 
 from msgspec import Raw, Struct
 
-from wheelsched.core.duration import MILLISECOND, MINUTE
+from wheelsched.core.duration import MILLISECOND
 from wheelsched.core.outcome import Outcome
-from wheelsched.core.policy import MisfirePolicy, OverlapPolicy, RetryPolicy
+from wheelsched.core.policy import (
+    DEFAULT_TIMEOUT_US,
+    MisfirePolicy,
+    OverlapPolicy,
+    RetryPolicy,
+)
 from wheelsched.core.spec import Spec
 from wheelsched.errors import InvalidRunId
 
@@ -64,7 +69,7 @@ class Job(Struct, frozen=True, kw_only=True):
     misfire: MisfirePolicy = MisfirePolicy()
     overlap: OverlapPolicy = OverlapPolicy()
     retry: RetryPolicy = RetryPolicy()
-    timeout_us: int = 2 * MINUTE
+    timeout_us: int = DEFAULT_TIMEOUT_US
     priority: int = 0
     idempotency_key: str = DEFAULT_IDEMPOTENCY_KEY
     tags: dict[str, str] = {}
@@ -88,7 +93,7 @@ class RunState(StrEnum):
 FINAL_STATES: Final = frozenset(
     {RunState.SUCCEEDED, RunState.DEAD, RunState.SKIPPED, RunState.CANCELLED}
 )
-LIVE_STATES: Final = frozenset(RunState) - FINAL_STATES
+UNFINISHED_STATES: Final = frozenset(RunState) - FINAL_STATES
 
 
 class Trigger(StrEnum):

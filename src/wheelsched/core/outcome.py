@@ -20,19 +20,19 @@ MAX_ERROR_LENGTH: Final = 2_000
 RETRYABLE_STATUSES: Final = frozenset({408, 425, 429, *range(500, 600)})
 
 
-class Succeeded(Struct, frozen=True, kw_only=True, tag=True):
+class Succeeded(Struct, frozen=True, kw_only=True, tag=str.lower):
     """The worker did it. No HTTP status when it said so by REST."""
 
     http_status: int | None = None
 
 
-class Accepted(Struct, frozen=True, kw_only=True, tag=True):
+class Accepted(Struct, frozen=True, kw_only=True, tag=str.lower):
     """The worker has begun (202), will heartbeat, and completes by REST."""
 
     http_status: int = 202
 
 
-class Failed(Struct, frozen=True, kw_only=True, tag=True):
+class Failed(Struct, frozen=True, kw_only=True, tag=str.lower):
     """The attempt failed in a way that another attempt may mend."""
 
     error: str
@@ -40,14 +40,14 @@ class Failed(Struct, frozen=True, kw_only=True, tag=True):
     retry_after_us: int | None = None  # how long the worker asked us to wait, not yet clamped
 
 
-class Rejected(Struct, frozen=True, kw_only=True, tag=True):
+class Rejected(Struct, frozen=True, kw_only=True, tag=str.lower):
     """The worker will never do it: the run is dead at once."""
 
     error: str
     http_status: int | None = None
 
 
-class Gone(Struct, frozen=True, kw_only=True, tag=True):
+class Gone(Struct, frozen=True, kw_only=True, tag=str.lower):
     """The worker wants no more runs of this job (410): the run is dead and the job paused."""
 
     error: str
@@ -122,7 +122,7 @@ def parse_retry_after(value: str, now_us: int) -> int | None:
         return None
     try:
         instant = parsedate_to_datetime(value)
-        if instant.tzinfo is None:  # "-0000"; an HTTP date is in GMT whatever it says
+        if instant.tzinfo is None:  # "-0000", or no zone at all: an HTTP date is in GMT
             instant = instant.replace(tzinfo=UTC)
         instant_us = int(instant.timestamp()) * SECOND
     except (ValueError, OverflowError):

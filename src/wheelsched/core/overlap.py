@@ -4,8 +4,9 @@ Invariant: firing never leaves a job with more live runs than its limit, which i
 `skip`; and a run that was asked for, or is caught up late, is never skipped for an overlap.
 
 A run is *live* from its first dispatch to its final outcome, the waits between its attempts
-included: a retry belongs to a live run and is never decided about again. The shard that owns
-a job's partition knows all of them.
+included: a retry belongs to a live run and is never decided about again. One that is armed, or
+was requested, and is not yet dispatched is unfinished but not live: it is what this decides
+about. The shard that owns a job's partition knows all of them.
 
 Only a scheduled run on time may be skipped, or may cancel another. One that a person requested,
 or that the late lane brings, waits instead: catching up a hundred missed runs under `skip` would

@@ -5,10 +5,13 @@ Invariant: a policy says what is wanted and holds no decision. The decisions are
 """
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
 from wheelsched.core.duration import HOUR, MINUTE, SECOND
+
+DEFAULT_TIMEOUT_US: Final = 2 * MINUTE
 
 
 class OnMisfire(StrEnum):
@@ -35,7 +38,7 @@ class OnOverlap(StrEnum):
     CANCEL = "cancel"  # the oldest is cancelled and it starts
 
 
-UNLIMITED_CONCURRENCY = 1_000
+UNLIMITED_CONCURRENCY: Final = 1_000
 
 
 class OverlapPolicy(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
 from typing import Final, cast, get_args
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -64,9 +65,7 @@ def parse(
             pointer="/schedule/end",
         )
     with _pointing_at(pointer):
-        expression = _read_expression(
-            kind, written[kind], timezone, now_us if start_us is None else start_us
-        )
+        expression = _read_expression(kind, written[kind], timezone, start_us, now_us)
     spec = Spec(
         kind=kind,
         expression=expression,
@@ -75,7 +74,7 @@ def parse(
         dst_overlap=cast("DstOverlap", dst_overlap),
         start_us=start_us,
         end_us=end_us,
-        exclude=_read_exclusions(written.get("exclude", ())),
+        exclude=_read_exclusions(written.get("exclude")),
         jitter_us=parse_duration(jitter, pointer="/jitter"),
     )
     recurrence = compile_recurrence(spec, cron.least_lucky, now_us)
@@ -141,7 +140,9 @@ def _kind_of(text: str) -> Kind:
     return "at" if at.is_moment(lowered) else "cron"
 
 
-def _read_expression(kind: Kind, written: object, timezone: str, start_us: int) -> str:
+def _read_expression(
+    kind: Kind, written: object, timezone: str, start_us: int | None, now_us: int
+) -> str:
     if not isinstance(written, str) or not written.strip():
         raise ScheduleMissing("a schedule is text, such as '0 9 * * 1-5' or 'every 5m'")
     if len(written) > MAX_EXPRESSION:
@@ -156,7 +157,9 @@ def _read_expression(kind: Kind, written: object, timezone: str, start_us: int) 
         case "every":
             return every.normalise(written)
         case "rrule":
-            return rrule.normalise(written, _local(start_us, timezone), timezone)
+            start = None if start_us is None else _local(start_us, timezone)
+            now = _local(now_us, timezone)
+            return rrule.normalise(written, start=start, now=now, timezone=timezone)
 
 
 def _read_bound(written: Mapping[str, object], key: str, timezone: str) -> int | None:
@@ -175,7 +178,9 @@ def _read_bound(written: Mapping[str, object], key: str, timezone: str) -> int |
 
 
 def _read_exclusions(written: object) -> tuple[str, ...]:
-    if not isinstance(written, list | tuple) or len(written) > bounds.MAX_EXCLUSIONS:
+    if written is None:
+        return ()
+    if not isinstance(written, list) or len(written) > bounds.MAX_EXCLUSIONS:
         raise InvalidExclusion(
             f"exclude is a list of at most {bounds.MAX_EXCLUSIONS} dates and ranges of dates",
             pointer="/schedule/exclude",
@@ -230,11 +235,9 @@ def _check_due(spec: Spec, recurrence: Recurrence, now_us: int, grace_us: int) -
 
 
 def _check_jitter(spec: Spec, recurrence: Recurrence, now_us: int) -> None:
-    due_us = recurrence.next_after(now_us)
-    for _ in range(_JITTER_STEPS if spec.jitter_us else 0):
-        next_us = None if due_us is None else recurrence.next_after(due_us)
-        if due_us is None or next_us is None:
-            return
+    if spec.jitter_us == 0:
+        return
+    for due_us, next_us in pairwise(islice(_due_times(recurrence, now_us), _JITTER_STEPS)):
         if spec.jitter_us > next_us - due_us:
             raise JitterTooLong(
                 f"a jitter of {format_duration(spec.jitter_us)} is longer than the "
@@ -242,7 +245,13 @@ def _check_jitter(spec: Spec, recurrence: Recurrence, now_us: int) -> None:
                 "may be",
                 pointer="/jitter",
             )
-        due_us = next_us
+
+
+def _due_times(recurrence: Recurrence, after_us: int) -> Iterator[int]:
+    due_us = recurrence.next_after(after_us)
+    while due_us is not None:
+        yield due_us
+        due_us = recurrence.next_after(due_us)
 
 
 def _local(instant_us: int, timezone: str) -> datetime:

@@ -4,8 +4,10 @@ Invariant: a `Rule` that this module returns can be expanded. Its numbers are in
 the RFC, its parts may stand together, and an interval below a day either divides the day or
 has no hours, minutes and seconds to meet.
 
-Narrower than the RFC: one RRULE, no RDATE, no EXRULE, not both COUNT and UNTIL, BYSETPOS only
-for the days of a month or a year, and an UNTIL without a time includes its whole day.
+As in dateutil, DTSTART itself is due only where the rule matches it, and BYWEEKNO without BYDAY
+is the whole week. Narrower than the RFC: one RRULE, no RDATE, no EXRULE, not both COUNT and
+UNTIL, BYSETPOS only for the days of a month or a year. Wider: an UNTIL without a time includes
+its whole day.
 """
 
 import re
@@ -21,6 +23,8 @@ Frequency = Literal["YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY"
 FREQUENCIES: Final[tuple[Frequency, ...]] = get_args(Frequency)
 WEEKDAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 UNIT_S: Final = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
+# Where days differ in how often the rule recurs, each is counted: ten thousand take 10 ms.
+MAX_DRIFTING_COUNT: Final = 10_000
 _DAY_S: Final = 86_400
 
 
@@ -76,14 +80,27 @@ _BYDAY: Final = re.compile(r"(?P<nth>[+-]?[0-9]{1,2})?(?P<weekday>MO|TU|WE|TH|FR
 _STAMP: Final = re.compile(r"(?P<day>[0-9]{8})(T(?P<time>[0-9]{6})(?P<utc>Z)?)?")
 
 
-def normalise(expression: str, default_start: datetime, timezone: str) -> str:
-    """The lines of a recurrence in capitals, DTSTART first, `default_start` where it has none."""
+def normalise(expression: str, *, start: datetime | None, now: datetime, timezone: str) -> str:
+    """The lines of a recurrence in capitals, DTSTART first.
+
+    Where it is missing, it is the schedule's start. Where that is missing too, it is now; but
+    BYHOUR=9 then means nine o'clock, not the minute and the second of registration.
+    """
     lines = _lines(expression, timezone)
     if not any(name == "DTSTART" for name, _ in lines):
-        lines.append(("DTSTART", default_start.strftime("%Y%m%dT%H%M%S")))
+        if start is None:
+            lines = [(name, _on_the_hour(value)) for name, value in lines]
+        lines.append(("DTSTART", (start or now).strftime("%Y%m%dT%H%M%S")))
     text = "\n".join(f"{name}:{value}" for name, value in sorted(lines, key=_line_order))
     read(text)
     return text
+
+
+def _on_the_hour(rule: str) -> str:
+    for coarse, fine in (("BYHOUR=", "BYMINUTE="), ("BYMINUTE=", "BYSECOND=")):
+        if coarse in rule and fine not in rule and "FREQ=SECONDLY" not in rule:
+            rule = f"{rule};{fine}0"
+    return rule
 
 
 def read(text: str) -> Rule:
@@ -221,6 +238,7 @@ def _check_together(rule: Rule) -> None:
         and (frequency not in ("MONTHLY", "YEARLY") or rule.week_numbers),
         "BYSETPOS without FREQ=YEARLY or MONTHLY: name the days with BYDAY": rule.positions
         and frequency not in ("YEARLY", "MONTHLY"),
+        "BYSETPOS with BYWEEKNO: name the days with BYDAY": rule.positions and rule.week_numbers,
         "BYSETPOS with several times a day: give one hour, minute and second": rule.positions
         and max(len(rule.hours), len(rule.minutes), len(rule.seconds)) > 1,
     }
@@ -239,10 +257,17 @@ def _check_interval(rule: Rule) -> None:
             f"INTERVAL={rule.interval} with FREQ={rule.frequency} is longer than a day; "
             "use FREQ=DAILY, or a schedule such as 'every 36h'"
         )
+    if per_day % rule.interval == 0:
+        return
     limits = {"HOURLY": rule.hours, "MINUTELY": rule.hours + rule.minutes}
     limited = limits.get(rule.frequency, rule.hours + rule.minutes + rule.seconds)
-    if limited and per_day % rule.interval:
+    if limited:
         raise InvalidRecurrence(
             f"INTERVAL={rule.interval} with FREQ={rule.frequency} drifts through the day and "
             f"seldom meets BYHOUR, BYMINUTE or BYSECOND; use an interval that divides {per_day}"
+        )
+    if rule.count is not None and rule.count > MAX_DRIFTING_COUNT:
+        raise InvalidRecurrence(
+            f"COUNT={rule.count} is more than the {MAX_DRIFTING_COUNT} that an interval may have "
+            f"which does not divide the day; use UNTIL, or an interval that divides {per_day}"
         )

@@ -120,7 +120,7 @@ def _wall(stamp: Stamp, zone: ZoneInfo) -> int:
     return wall_s + offset_at(zone, wall_s) if stamp.is_utc else wall_s
 
 
-# An entry holds up to 28 years' worth of days, a hundred kilobytes at the very most.
+# An entry holds up to 21 years' worth of days, a hundred kilobytes at the very most.
 @lru_cache(maxsize=1024)
 def calendar(rule: Rule, timezone: str) -> RruleCalendar:
     """The shared calendar of a rule."""

@@ -9,7 +9,7 @@ step costs the same however old DTSTART is, and a rule without any day is found 
 from bisect import bisect_left, bisect_right
 from calendar import isleap
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Final
 
 from dateutil import rrule as dateutil
@@ -81,27 +81,25 @@ class RecurringDays:
         days = [first_day + offset for offset in self._offsets(year)]
         if year == start.year:
             days = days[bisect_left(days, start.toordinal() - _EPOCH_ORDINAL) :]
-        if rule.interval > 1:
-            days = [day for day in days if self._is_in_step(day)]
-        return days
+        return days if rule.interval == 1 else self._in_step(days)
 
-    def _is_in_step(self, day: int) -> bool:
-        """Whether the period of a day is a whole number of intervals from the first."""
-        interval = self._rule.interval
-        start_day = self._start.toordinal() - _EPOCH_ORDINAL
+    def _in_step(self, days: list[int]) -> list[int]:
+        """The days whose period is a whole number of intervals from the first."""
+        interval, start = self._rule.interval, self._start
+        start_day = start.toordinal() - _EPOCH_ORDINAL
         match self._rule.frequency:
             case "MONTHLY":
-                moment = date.fromordinal(day + _EPOCH_ORDINAL)
-                months = (moment.year - self._start.year) * 12 + moment.month - self._start.month
-                return months % interval == 0
+                start_month = start.year * 12 + start.month
+                return [day for day in days if (_month_of(day) - start_month) % interval == 0]
             case "WEEKLY":
                 # 1970-01-01 was a Thursday, three days after a Monday.
                 shift = 3 - self._rule.week_start
-                return ((day + shift) // 7 - (start_day + shift) // 7) % interval == 0
+                start_week = (start_day + shift) // 7
+                return [day for day in days if ((day + shift) // 7 - start_week) % interval == 0]
             case "DAILY":
-                return (day - start_day) % interval == 0
+                return [day for day in days if (day - start_day) % interval == 0]
             case _:
-                return True
+                return days
 
     def _offsets(self, year: int) -> tuple[int, ...]:
         """The days since January 1 that the BY parts admit."""
@@ -116,29 +114,52 @@ def _year_of(day: int) -> int:
     return date.fromordinal(day + _EPOCH_ORDINAL).year
 
 
+def _month_of(day: int) -> int:
+    moment = date.fromordinal(day + _EPOCH_ORDINAL)
+    return moment.year * 12 + moment.month
+
+
 def _expand_year(rule: Rule, start: date, year: int) -> tuple[int, ...]:
     """The days since January 1 of a year on which a rule recurs, were its interval 1."""
     month_days, months, weekdays = _with_defaults(rule, start)
     is_monthly = rule.frequency == "MONTHLY"
     # Below the month, a frequency is nothing but a filter of the days of a year.
-    firsts = [date(year, month, 1) for month in months or range(1, 13)] if is_monthly else []
-    january = date(year, 1, 1)
-    return tuple(
-        (day.date() - january).days
-        for first in firsts or [january]
-        for day in dateutil.rrule(
+    first_months = (months or range(1, 13)) if is_monthly else [1]
+    days = [
+        moment.date()
+        for month in first_months
+        for moment in dateutil.rrule(
             dateutil.MONTHLY if is_monthly else dateutil.YEARLY,
-            dtstart=datetime(year, first.month, 1),  # noqa: DTZ001 - a wall clock has no zone
+            dtstart=datetime(year, month, 1),  # noqa: DTZ001 - a wall clock has no zone
             interval=_ONLY_ONCE,
-            wkst=rule.week_start,
             bysetpos=rule.positions or None,
             bymonth=months or None,
             bymonthday=month_days or None,
             byyearday=rule.year_days or None,
-            byweekno=rule.week_numbers or None,
             byweekday=weekdays or None,
         )
-    )
+    ]
+    january = date(year, 1, 1)
+    return tuple((day - january).days for day in days if _is_in_weeks(rule, day))
+
+
+def _is_in_weeks(rule: Rule, day: date) -> bool:
+    """Whether BYWEEKNO admits a day; a week is of the year that has four of its days.
+
+    Not left to dateutil, which loses days of week 52 in January, such as 1983-01-01.
+    """
+    if not rule.week_numbers:
+        return True
+    number, year = _week_of(day, rule.week_start)
+    # The 28th of December is always in the last week of its year.
+    weeks, _ = _week_of(date(year, 12, 28), rule.week_start)
+    return number in rule.week_numbers or number - weeks - 1 in rule.week_numbers
+
+
+def _week_of(day: date, week_start: int) -> tuple[int, int]:
+    """The number of a day's week, and the year that it is of."""
+    middle = day + timedelta(days=3 - (day.weekday() - week_start) % 7)
+    return (middle.timetuple().tm_yday + 6) // 7, middle.year
 
 
 def _with_defaults(
@@ -146,14 +167,15 @@ def _with_defaults(
 ) -> tuple[tuple[int, ...], tuple[int, ...], list[dateutil.weekday]]:
     """Days of month, months and weekdays, filled from DTSTART where the rule leaves them open."""
     weekdays = [dateutil.weekday(day.weekday, day.nth) for day in rule.weekdays]
-    if rule.week_numbers or rule.year_days or rule.month_days or weekdays:
+    every_day = [dateutil.weekday(day) for day in range(7)]
+    if rule.year_days or rule.month_days or weekdays:
         return rule.month_days, rule.months, weekdays
     match rule.frequency:
-        case "YEARLY":
+        case "YEARLY" if not rule.week_numbers:
             return (start.day,), rule.months or (start.month,), []
         case "MONTHLY":
             return (start.day,), rule.months, []
         case "WEEKLY":
             return (), rule.months, [dateutil.weekday(start.weekday())]
         case _:
-            return (), rule.months, [dateutil.weekday(day) for day in range(7)]
+            return (), rule.months, every_day

@@ -19,12 +19,13 @@ END_S: Final = 7_258_118_400  # 2200-01-01T00:00:00Z
 END_US: Final = END_S * 1_000_000
 
 
-class Spec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Spec(Struct, frozen=True, kw_only=True):
     """A schedule as its user wrote it, normalised and checked by `schedule.parse`.
 
     `expression` is text of its kind: a cron expression, an ISO-8601 time, a duration, or
     iCalendar lines that begin with DTSTART. `exclude` holds local dates, `2026-12-25`, and
-    ranges of them with both ends excluded too, `2026-12-24/2027-01-02`.
+    ranges of them with both ends excluded too, `2026-12-24/2027-01-02`. Stored with every field,
+    so that a default may change without changing what is stored.
     """
 
     kind: Kind

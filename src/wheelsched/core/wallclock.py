@@ -18,18 +18,19 @@ _REMEMBERED: Final = 16
 class WallClock:
     """A `Recurrence` of whole seconds: a calendar read in a time zone."""
 
-    __slots__ = ("_calendar", "_remembered", "_timeline")
+    __slots__ = ("_calendar", "_remembered", "_stretch", "_timeline")
 
     def __init__(self, calendar: Calendar, timeline: Timeline) -> None:
         self._calendar = calendar
         self._timeline = timeline
+        self._stretch = Stretch(0, 0, 0, 0, 0, 0)  # of the last step: the next is mostly there
         self._remembered: dict[int, int | None] = {}
 
     def next_after(self, after_us: int) -> int | None:
         """The least due time > `after_us`, remembered for whoever asks next."""
         if after_us in self._remembered:
             return self._remembered[after_us]
-        due_s = self._next_second(max(after_us // _SECOND_US, -1))
+        due_s = self._next_second(after_us // _SECOND_US if after_us > 0 else -1)
         due_us = None if due_s is None else due_s * _SECOND_US
         if len(self._remembered) >= _REMEMBERED:
             self._remembered.clear()
@@ -41,16 +42,13 @@ class WallClock:
         latest_s = min((before_us - 1) // _SECOND_US, END_S - 1)
         while latest_s >= 0:
             stretch = self._timeline.at(latest_s)
-            wall_s = self._calendar.last_wall(
-                min(latest_s + stretch.offset_s + 1, stretch.wall_end_s)
-            )
+            until_s = min(latest_s + stretch.offset_s + 1, stretch.wall_end_s)
+            wall_s = self._calendar.last_wall(until_s)
             if wall_s is not None and wall_s >= stretch.wall_s:
                 return (wall_s - stretch.offset_s) * _SECOND_US
             if self._gap_holds_a_match(stretch):
                 return stretch.start_s * _SECOND_US
-            if wall_s is None:
-                return None
-            latest_s = stretch.start_s - 1
+            latest_s = _resume_before(stretch, until_s, wall_s)
         return None
 
     def count(self, after_us: int, until_us: int) -> int:
@@ -74,29 +72,23 @@ class WallClock:
         return total
 
     def _next_second(self, after_s: int) -> int | None:
-        stretch = self._timeline.at(after_s)
+        if after_s >= END_S:
+            return None
+        stretch = self._stretch
+        if not stretch.start_s <= after_s < stretch.end_s:
+            stretch = self._stretch = self._timeline.at(after_s)
         from_s = max(after_s + stretch.offset_s + 1, stretch.wall_s)
         while True:
             wall_s = self._calendar.next_wall(from_s - 1)
             if wall_s is not None and wall_s < stretch.wall_end_s:
                 due_s = wall_s - stretch.offset_s
                 return due_s if due_s < END_S else None
-            stretch = self._timeline.at(self._resume_s(stretch, from_s, wall_s))
+            stretch = self._timeline.at(_resume_after(stretch, from_s, wall_s))
             if stretch.start_s >= END_S:
                 return None
             if self._gap_holds_a_match(stretch):
                 return stretch.start_s
             from_s = stretch.wall_s
-
-    def _resume_s(self, stretch: Stretch, from_s: int, wall_s: int | None) -> int:
-        """Where to look after a stretch that had no match at or after the wall clock `from_s`.
-
-        Its successors show no wall clock earlier than its end less the reach of a change. Where
-        all from there to the next match is known to be empty, years are skipped in one jump.
-        """
-        if from_s > stretch.wall_end_s - REACH_S:
-            return stretch.end_s
-        return max(stretch.end_s, (END_S if wall_s is None else wall_s) - REACH_S)
 
     def _gap_holds_a_match(self, stretch: Stretch) -> bool:
         wall_start_s = stretch.start_s + stretch.offset_s
@@ -107,3 +99,22 @@ class WallClock:
 
     def _matches(self, wall_s: int) -> bool:
         return self._calendar.next_wall(wall_s - 1) == wall_s
+
+
+# A stretch without a match is left for its neighbour. That one may show the same wall clock
+# again, but never further back or ahead than the reach of a change. Where all of that and all
+# up to the next match is known to be empty, years are skipped in one jump.
+
+
+def _resume_after(stretch: Stretch, from_s: int, wall_s: int | None) -> int:
+    """The UTC second to go on from when [from_s, wall_s) of the wall clock holds no match."""
+    if from_s > stretch.wall_end_s - REACH_S:
+        return stretch.end_s
+    return max(stretch.end_s, (END_S if wall_s is None else wall_s) - REACH_S)
+
+
+def _resume_before(stretch: Stretch, until_s: int, wall_s: int | None) -> int:
+    """The UTC second to go back to when (wall_s, until_s) of the wall clock holds no match."""
+    if until_s < stretch.wall_s + REACH_S:
+        return stretch.start_s - 1
+    return min(stretch.start_s - 1, -1 if wall_s is None else wall_s + REACH_S)

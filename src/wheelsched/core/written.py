@@ -9,9 +9,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from wheelsched.core.duration import DAY, MILLISECOND, MINUTE, format_duration
+from wheelsched.core.duration import DAY, MILLISECOND, format_duration
 from wheelsched.core.fields import Fields
 from wheelsched.core.policy import (
+    DEFAULT_TIMEOUT_US,
     UNLIMITED_CONCURRENCY,
     MisfirePolicy,
     OnOverlap,
@@ -38,7 +39,7 @@ class Policies(Struct, frozen=True, kw_only=True):
     misfire: MisfirePolicy = MisfirePolicy()
     overlap: OverlapPolicy = OverlapPolicy()
     retry: RetryPolicy = RetryPolicy()
-    timeout_us: int = 2 * MINUTE
+    timeout_us: int = DEFAULT_TIMEOUT_US
     priority: int = 0  # the higher, the earlier among the runs of one tenant
 
 
@@ -53,7 +54,7 @@ def read_policies(document: Mapping[str, object]) -> Policies:
         overlap=_read_overlap(fields.nested("overlap")),
         retry=_read_retry(fields.nested("retry")),
         timeout_us=fields.duration(
-            "timeout", Policies().timeout_us, least_us=MIN_TIMEOUT_US, most_us=MAX_TIMEOUT_US
+            "timeout", DEFAULT_TIMEOUT_US, least_us=MIN_TIMEOUT_US, most_us=MAX_TIMEOUT_US
         ),
         priority=fields.integer("priority", 0, least=-MAX_PRIORITY, most=MAX_PRIORITY),
     )

@@ -47,6 +47,14 @@ def test_a_field_is_read() -> None:
     assert fields.problems == []
 
 
+def test_both_ends_of_a_range_are_within_it() -> None:
+    fields = Fields({"least": 0, "most": 9, "shortest": "1s", "longest": "1h"})
+    assert fields.integer("least", 7, least=0, most=9) == 0
+    assert fields.integer("most", 7, least=0, most=9) == 9
+    assert fields.duration("shortest", MINUTE, least_us=SECOND, most_us=HOUR) == SECOND
+    assert fields.duration("longest", MINUTE, least_us=SECOND, most_us=HOUR) == HOUR
+
+
 @pytest.mark.parametrize(
     ("written", "shown"),
     [

@@ -1,6 +1,7 @@
 """Each rule of DESIGN's "Misfire" by its name. Times are seconds after an arbitrary noon."""
 
 from collections import Counter
+from uuid import UUID
 
 import pytest
 
@@ -8,6 +9,7 @@ from wheelsched.core.duration import DAY, HOUR, MINUTE, SECOND
 from wheelsched.core.misfire import MAX_ON_TIME, Decision, Fire, Skip, decide
 from wheelsched.core.model import Lane, SkipReason
 from wheelsched.core.policy import MisfirePolicy, OnMisfire
+from wheelsched.core.schedule import compile_schedule, parse
 
 NOON = 1_794_830_400 * SECOND
 YEAR = 365 * DAY
@@ -230,6 +232,18 @@ def test_a_year_without_a_one_second_job_is_decided_by_jumping(
     assert schedule.calls["count"] == 1
     assert schedule.calls["last_before"] <= late + 3
     assert schedule.calls.total() <= 3 * (late + 61) + 10
+
+
+@pytest.mark.parametrize("written", ["* * * * * *", "every 1s", "RRULE:FREQ=SECONDLY"])
+def test_a_year_is_decided_for_every_kind_of_schedule(written: str) -> None:
+    spec = parse(written, timezone="America/New_York", now_us=NOON)
+    schedule = compile_schedule(spec, UUID(int=7), NOON)
+    due_us = NOON + SECOND
+    decision = decide(policy(OnMisfire.ALL), schedule, due_us, due_us + YEAR)
+    assert decision.skip is not None
+    assert decision.skip.count + len(decision.fires) == YEAR // SECOND + 1
+    assert decision.skip.last_us + SECOND == decision.fires[0].due_us
+    assert decision.next_due_us == due_us + YEAR + SECOND
 
 
 def test_on_the_hot_path_the_schedule_is_asked_for_nothing_but_the_next_due_time() -> None:

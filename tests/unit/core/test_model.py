@@ -6,9 +6,10 @@ from msgspec import Raw
 
 from wheelsched.core.model import (
     FINAL_STATES,
-    LIVE_STATES,
+    UNFINISHED_STATES,
     Attempt,
     Job,
+    JobState,
     Run,
     RunKey,
     RunState,
@@ -20,11 +21,26 @@ from wheelsched.core.model import (
 )
 from wheelsched.core.outcome import Failed
 from wheelsched.core.spec import Spec
+from wheelsched.core.written import Policies, read_policies
 from wheelsched.errors import InvalidRunId
 
 JOB_ID = UUID("018f3c2e-7a9b-7c3d-8e4f-5a6b7c8d9e0f")
 TENANT_ID = UUID(int=1)
 DUE_US = 1_794_816_000_000_000
+
+
+def smallest_job() -> Job:
+    return Job(
+        job_id=JOB_ID,
+        tenant_id=TENANT_ID,
+        name="weekly-report",
+        schedule=Raw(b'"0 9 * * 1"'),
+        spec=Spec(kind="cron", expression="0 9 * * 1", timezone="America/New_York"),
+        anchor_us=DUE_US,
+        target=Target(url="https://example.org/hooks/report"),
+        created_at_us=DUE_US,
+        updated_at_us=DUE_US,
+    )
 
 
 def test_a_run_id_is_the_key_and_leads_back_to_it() -> None:
@@ -72,6 +88,18 @@ def test_a_backfill_run_is_for_the_due_time_it_stands_for() -> None:
     assert run.scheduled_us == 123_000_000
 
 
+def test_after_a_retry_by_a_person_attempts_are_counted_anew() -> None:
+    run = Run(
+        job_id=JOB_ID,
+        due_us=DUE_US,
+        tenant_id=TENANT_ID,
+        state=RunState.ARMED,
+        attempt=5,
+        attempts_before=4,
+    )
+    assert run.counted_attempt == 1
+
+
 def test_a_requested_run_is_due_now_but_never_at_a_whole_millisecond() -> None:
     assert requested_due_us(5_000) == 5_001
     assert requested_due_us(5_001) == 5_001
@@ -83,25 +111,34 @@ def test_the_runs_of_one_request_have_due_times_of_their_own() -> None:
     assert due_times == [5_998, 5_999, 6_001, 6_002]
 
 
-def test_every_state_is_live_or_final() -> None:
-    assert {RunState.ARMED, RunState.RUNNING, RunState.RETRYING} == LIVE_STATES
-    assert set(RunState) == LIVE_STATES | FINAL_STATES
-    assert not LIVE_STATES & FINAL_STATES
+def test_every_state_is_unfinished_or_final() -> None:
+    assert {RunState.ARMED, RunState.RUNNING, RunState.RETRYING} == UNFINISHED_STATES
+    assert set(RunState) == UNFINISHED_STATES | FINAL_STATES
+    assert not UNFINISHED_STATES & FINAL_STATES
 
 
-def test_a_job_needs_little_and_survives_the_journey_through_json() -> None:
-    job = Job(
-        job_id=JOB_ID,
-        tenant_id=TENANT_ID,
-        name="weekly-report",
-        schedule=Raw(b'"0 9 * * 1"'),
-        spec=Spec(kind="cron", expression="0 9 * * 1", timezone="America/New_York"),
-        anchor_us=DUE_US,
-        target=Target(url="https://example.org/hooks/report"),
-        payload=Raw(b'{"b":1,  "a":2}'),
-        created_at_us=DUE_US,
-        updated_at_us=DUE_US,
-    )
+def test_a_job_that_says_little_has_the_defaults_of_the_contract() -> None:
+    job = smallest_job()
+    assert (job.target.method, job.target.batch, job.target.headers) == ("POST", 1, {})
+    assert bytes(job.payload) == b"null"
+    assert Policies(
+        misfire=job.misfire,
+        overlap=job.overlap,
+        retry=job.retry,
+        timeout_us=job.timeout_us,
+        priority=job.priority,
+    ) == read_policies({})
+    assert job.idempotency_key == "{{job_id}}:{{scheduled_at_unix}}"
+    assert (job.state, job.version, job.tags) == (JobState.ACTIVE, 1, {})
+
+
+def test_a_run_that_was_only_armed_has_no_attempt() -> None:
+    run = Run(job_id=JOB_ID, due_us=DUE_US, tenant_id=TENANT_ID, state=RunState.ARMED)
+    assert (run.attempt, run.attempts_before, run.trigger) == (0, 0, Trigger.SCHEDULE)
+
+
+def test_a_job_survives_the_journey_through_json_with_its_payload_byte_for_byte() -> None:
+    job = msgspec.structs.replace(smallest_job(), payload=Raw(b'{"b":1,  "a":2}'))
     restored = msgspec.json.decode(msgspec.json.encode(job), type=Job)
     assert restored == job
     assert bytes(restored.payload) == b'{"b":1,  "a":2}'

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from wheelsched.core.duration import MAX_DURATION_US, SECOND
@@ -108,6 +109,7 @@ def test_retry_after_comes_with_the_failure(status: int) -> None:
         ("Sunday, 06-Nov-94 08:50:37 GMT", 60 * SECOND),
         ("Sun Nov  6 08:50:37 1994", 60 * SECOND),
         ("Sun, 06 Nov 1994 08:50:37 -0000", 60 * SECOND),
+        ("Sun, 06 Nov 1994 09:50:37 +0100", 60 * SECOND),
         ("Sun, 06 Nov 1994 08:00:00 GMT", 0),
     ],
 )
@@ -122,6 +124,11 @@ def test_retry_after_is_seconds_or_a_date(value: str, wait_us: int) -> None:
 )  # fmt: skip
 def test_what_is_no_retry_after_asks_for_nothing(value: str) -> None:
     assert parse_retry_after(value, NOW_US) is None
+
+
+def test_an_outcome_is_stored_under_its_name() -> None:
+    stored = msgspec.json.encode(Failed(error="503", http_status=503))
+    assert stored == b'{"type":"failed","error":"503","http_status":503,"retry_after_us":null}'
 
 
 def test_a_worker_reports_success_failure_or_refusal_itself() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from wheelsched.core.model import Lane, RunKey, SkipReason, Trigger
 from wheelsched.core.overlap import MAX_QUEUED, Decision, Fire, Queue, Skip, decide
-from wheelsched.core.policy import UNLIMITED_CONCURRENCY, OnOverlap, OverlapPolicy
+from wheelsched.core.policy import OnOverlap, OverlapPolicy
 
 FIRST, SECOND, THIRD = (RunKey(UUID(int=7), due_us) for due_us in (1, 2, 3))
 
@@ -103,11 +103,3 @@ def test_what_is_requested_or_late_fires_when_there_is_room(
 def test_an_on_time_run_does_not_wait_for_the_late_ones() -> None:
     assert decided(OnOverlap.SKIP, ahead=100) == Fire()
     assert decided(OnOverlap.CANCEL, ahead=100) == Fire()
-
-
-def test_without_max_concurrent_the_limit_is_one_or_none() -> None:
-    assert OverlapPolicy().limit == 1
-    assert OverlapPolicy(policy=OnOverlap.QUEUE).limit == 1
-    assert OverlapPolicy(policy=OnOverlap.CANCEL).limit == 1
-    assert OverlapPolicy(policy=OnOverlap.ALLOW).limit == UNLIMITED_CONCURRENCY
-    assert OverlapPolicy(policy=OnOverlap.ALLOW, max_concurrent=5).limit == 5

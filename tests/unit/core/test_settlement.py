@@ -3,10 +3,11 @@ from random import Random
 import pytest
 
 from wheelsched.core.duration import MINUTE
+from wheelsched.core.model import JobState, RunState
 from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
 from wheelsched.core.policy import RetryPolicy
 from wheelsched.core.settlement import Settlement, decide
-from wheelsched.core.state import JobEvent, RunEvent
+from wheelsched.core.state import JobEvent, RunEvent, move_job, move_run
 
 NOW_US = 1_794_816_000_000_000
 FAILED = Failed(error="503", http_status=503)
@@ -54,3 +55,21 @@ def test_a_rejection_kills_the_run_at_once() -> None:
 
 def test_gone_kills_the_run_and_pauses_the_job() -> None:
     assert settled(Gone(error="410")) == Settlement(event=RunEvent.DIE, job_event=JobEvent.GONE)
+
+
+@pytest.mark.parametrize("state", [RunState.ARMED, RunState.RUNNING])
+@pytest.mark.parametrize("attempt", [1, 4])
+@pytest.mark.parametrize(
+    "outcome",
+    [Succeeded(), Accepted(), FAILED, Rejected(error="404"), Gone(error="410")],
+    ids=lambda outcome: type(outcome).__name__,
+)
+def test_every_settlement_is_a_legal_move_of_the_run_and_of_any_job(
+    state: RunState, attempt: int, outcome: Outcome
+) -> None:
+    settlement = settled(outcome, attempt)
+    moved = move_run(state, settlement.event)
+    assert (settlement.retry_at_us is not None) == (moved is RunState.RETRYING)
+    if settlement.job_event is not None:
+        for job_state in JobState:
+            assert move_job(job_state, settlement.job_event) is not JobState.ACTIVE

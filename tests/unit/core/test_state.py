@@ -2,7 +2,7 @@
 
 import pytest
 
-from wheelsched.core.model import FINAL_STATES, LIVE_STATES, JobState, RunState
+from wheelsched.core.model import FINAL_STATES, UNFINISHED_STATES, JobState, RunState
 from wheelsched.core.state import (
     JobEvent,
     RunEvent,
@@ -109,6 +109,6 @@ def test_only_a_person_takes_a_run_out_of_a_final_state() -> None:
     assert run_states_before(RunEvent.RETRY) == {RunState.DEAD, RunState.CANCELLED}
 
 
-def test_every_live_run_can_be_cancelled_and_taken_over() -> None:
-    assert run_states_before(RunEvent.CANCEL) == LIVE_STATES
-    assert run_states_before(RunEvent.TAKE_OVER) == LIVE_STATES
+def test_every_unfinished_run_can_be_cancelled_and_taken_over() -> None:
+    assert run_states_before(RunEvent.CANCEL) == UNFINISHED_STATES
+    assert run_states_before(RunEvent.TAKE_OVER) == UNFINISHED_STATES

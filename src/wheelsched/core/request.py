@@ -1,0 +1,62 @@
+"""Requests: the runs that a person asks for, beside those of the schedule.
+
+Invariant: a request takes nothing from the schedule. Its runs have keys that no scheduled run
+can have (see `model`), and the timer of the job stays where it is.
+"""
+
+from typing import Final
+
+from wheelsched.core.model import Job, Run, Trigger, requested_due_us
+from wheelsched.core.spec import Schedule
+from wheelsched.core.state import RunEvent, move_run
+from wheelsched.errors import BackfillTooLarge, InvalidField
+
+MAX_BACKFILL: Final = 10_000  # due times of one request
+
+
+def trigger(job: Job, now_us: int) -> Run:
+    """The run of a job that is wanted now."""
+    return _requested(job, now_us, Trigger.MANUAL)
+
+
+def count_backfill(schedule: Schedule, since_us: int, until_us: int) -> int:
+    """How many due times a backfill of [`since_us`, `until_us`) fills: its preview."""
+    return schedule.count(since_us - 1, until_us - 1)
+
+
+def backfill(job: Job, schedule: Schedule, since_us: int, until_us: int, now_us: int) -> list[Run]:
+    """A run for each due time of a job in [`since_us`, `until_us`), in their order.
+
+    All of the range lies in the past: what is still to come is the schedule's own.
+    """
+    if not since_us < until_us <= now_us:
+        raise InvalidField(
+            "a backfill goes from an earlier to a later time, and not past now", pointer="/until"
+        )
+    count = count_backfill(schedule, since_us, until_us)
+    if count > MAX_BACKFILL:
+        raise BackfillTooLarge(
+            f"there are {count:,} due times in this range; at most {MAX_BACKFILL:,} are filled by "
+            "one request, so write an earlier end",
+            pointer="/until",
+        )
+    runs: list[Run] = []
+    filled_us = schedule.next_after(since_us - 1)
+    while filled_us is not None and filled_us < until_us:
+        runs.append(_requested(job, now_us, Trigger.BACKFILL, len(runs), filled_us))
+        filled_us = schedule.next_after(filled_us)
+    return runs
+
+
+def _requested(
+    job: Job, now_us: int, trigger: Trigger, index: int = 0, backfill_of_us: int | None = None
+) -> Run:
+    return Run(
+        job_id=job.job_id,
+        due_us=requested_due_us(now_us, index),
+        tenant_id=job.tenant_id,
+        state=move_run(None, RunEvent.REQUEST),
+        trigger=trigger,
+        backfill_of_us=backfill_of_us,
+        retry_at_us=now_us,
+    )

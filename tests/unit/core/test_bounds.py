@@ -1,0 +1,104 @@
+"""Start, end and excluded dates, and the jitter on top."""
+
+from itertools import pairwise
+
+from tests.unit.core.due import JOB, next_due, schedule_of, us
+
+from wheelsched.core.schedule import compile_schedule, parse
+
+LONDON = "Europe/London"
+
+
+def test_a_start_and_an_end_are_both_included() -> None:
+    bounded = {"cron": "0 9 * * *", "start": "2026-12-01T09:00", "end": "2026-12-02T09:00"}
+    assert [due[:16] for due in next_due(bounded, 5, after="2026-11-16T00:00")] == [
+        "2026-12-01 09:00",
+        "2026-12-02 09:00",
+    ]
+
+
+def test_an_end_that_is_a_date_includes_the_day() -> None:
+    bounded = {"cron": "59 23 * * *", "end": "2026-11-17"}
+    assert [due[:10] for due in next_due(bounded, 5, after="2026-11-16T00:00")] == [
+        "2026-11-16",
+        "2026-11-17",
+    ]
+
+
+def test_a_start_is_local_to_the_zone() -> None:
+    found = next_due(
+        {"cron": "0 * * * *", "start": "2026-12-01T09:00"},
+        1,
+        after="2026-11-16T00:00",
+        timezone="Asia/Tokyo",
+    )
+    assert found == ["2026-12-01 09:00 +0900"]
+
+
+def test_excluded_dates_and_ranges_are_dates_of_the_zone() -> None:
+    excluded = {"cron": "0 0 * * *", "exclude": ["2026-11-18", "2026-11-20/2026-11-22"]}
+    found = next_due(excluded, 3, after="2026-11-16T12:00", timezone=LONDON)
+    assert [due[:10] for due in found] == ["2026-11-17", "2026-11-19", "2026-11-23"]
+
+
+def test_an_excluded_day_of_a_clock_change_is_excluded_to_its_last_hour() -> None:
+    excluded = {"cron": "30 * * * *", "exclude": ["2026-10-25"]}
+    found = next_due(excluded, 2, after="2026-10-24T23:00", timezone=LONDON)
+    assert found == ["2026-10-24 23:30 +0100", "2026-10-26 00:30 +0000"]
+
+
+def test_exclusions_hold_for_every_kind() -> None:
+    for schedule in ({"every": "1d"}, {"rrule": "FREQ=DAILY"}, {"cron": "0 12 * * *"}):
+        found = next_due(
+            {**schedule, "exclude": ["2026-11-17", "2026-11-18"]}, 1, after="2026-11-16T12:00"
+        )
+        assert found[0].startswith("2026-11-19")
+
+
+def test_what_is_excluded_is_not_counted() -> None:
+    schedule = schedule_of(
+        {"cron": "0 * * * *", "exclude": ["2026-11-18", "2026-11-18/2026-11-19"]},
+        after="2026-11-16T00:00",
+    )
+    assert schedule.count(us("2026-11-17"), us("2026-11-21")) == 96 - 48
+    assert schedule.last_before(us("2026-11-20")) == us("2026-11-17T23:00")
+
+
+def test_jitter_is_the_same_each_time_and_below_its_bound() -> None:
+    now_us = us("2026-11-16T00:00")
+    spec = parse("*/5 * * * *", jitter="5m", now_us=now_us)
+    schedule = compile_schedule(spec, JOB, now_us)
+    delays = []
+    due_us = now_us
+    for _ in range(200):
+        delays.append(schedule.jitter_us(due_us))
+        assert schedule.jitter_us(due_us) == delays[-1]
+        next_us = schedule.next_after(due_us)
+        assert next_us is not None
+        assert 0 <= delays[-1] < next_us - due_us
+        due_us = next_us
+    assert len(set(delays)) > 190
+
+
+def test_jitter_gives_way_to_a_due_time_that_comes_early() -> None:
+    """`both` makes two due times an hour apart of one a day: neither may pass the other."""
+    now_us = us("2026-10-20T00:00", "America/New_York")
+    spec = parse(
+        {"cron": "30 1 * * *"},
+        timezone="America/New_York",
+        dst_overlap="both",
+        jitter="1h",
+        now_us=now_us,
+    )
+    schedule = compile_schedule(spec, JOB, now_us)
+    dues = [now_us]
+    while len(dues) < 20:
+        due_us = schedule.next_after(dues[-1])
+        assert due_us is not None
+        dues.append(due_us)
+    assert all(due + schedule.jitter_us(due) < later for due, later in pairwise(dues[1:]))
+
+
+def test_no_jitter_is_no_delay() -> None:
+    schedule = schedule_of("* * * * *", after="2026-11-16T00:00")
+    assert schedule.jitter_us(us("2026-11-16T00:00")) == 0

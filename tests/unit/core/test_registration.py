@@ -1,0 +1,273 @@
+"""Bad input, one by one: each is refused where it is wrong, and told what would be right."""
+
+from time import perf_counter
+
+import msgspec
+import pytest
+from tests.unit.core.due import JOB, us
+
+from wheelsched import errors
+from wheelsched.core.duration import HOUR, MINUTE
+from wheelsched.core.schedule import Spec, compile_schedule, first_due_us, parse
+
+NOW = us("2026-11-16T03:00")
+CRON = "0 9 * * 1"
+
+REFUSALS: dict[str, tuple[object, type[errors.InvalidField], str, str]] = {
+    "no schedule": ({}, errors.ScheduleMissing, "/schedule", "exactly one of cron, at, every"),
+    "only a start": ({"start": "2027-01-01"}, errors.ScheduleMissing, "/schedule", "exactly one"),
+    "two schedules": (
+        {"cron": CRON, "every": "5m"},
+        errors.ScheduleMissing,
+        "/schedule",
+        "this one has cron and every",
+    ),
+    "null": (None, errors.ScheduleMissing, "/schedule", "a string, or an object"),
+    "a number": ({"every": 5}, errors.ScheduleMissing, "/schedule/every", "is text"),
+    "an empty string": ("  ", errors.ScheduleMissing, "/schedule", "is text"),
+    "an unknown key": ({"cron": CRON, "tz": 1}, errors.ScheduleMissing, "/schedule", "'tz'"),
+    "too few fields": ("* * * *", errors.InvalidCron, "/schedule", "has 4 fields"),
+    "a step of zero": ({"cron": "*/0 * * * *"}, errors.InvalidCron, "/schedule/cron", "step of 0"),
+    "a range backwards": ("5-1 * * * *", errors.InvalidCron, "/schedule", "5-59,0-1"),
+    "minute 60": ("60 * * * *", errors.InvalidCron, "/schedule", "0-59"),
+    "the 30th of February": ("0 0 30 2 *", errors.ScheduleNeverFires, "/schedule", "never due"),
+    "the 31st of short months": (
+        {"cron": "0 0 31 2,4,6,9,11 *"},
+        errors.ScheduleNeverFires,
+        "/schedule/cron",
+        "never due",
+    ),
+    "the 31st of a month by hash": (
+        "0 0 31 H *",
+        errors.ScheduleNeverFires,
+        "/schedule",
+        "never due",
+    ),
+    "256 characters": (
+        "0," * 124 + "0 * * * *",
+        errors.ScheduleTooLong,
+        "/schedule",
+        "may have 255",
+    ),
+    "a megabyte": ("9" * 1_000_000, errors.ScheduleTooLong, "/schedule", "1000000 characters"),
+    "a one-off in the past": (
+        "2026-11-16T02:58:59Z",
+        errors.ScheduleInPast,
+        "/schedule",
+        "the grace of 1m; choose a time that is still to come",
+    ),
+    "year 9999": ("9999-12-31T23:59:59Z", errors.InvalidInstant, "/schedule", "1970 to 2199"),
+    "year 10000": ({"at": "10000-01-01T00:00Z"}, errors.InvalidInstant, "/schedule/at", "2199"),
+    "a day that is none": ("2027-02-30T00:00", errors.InvalidInstant, "/schedule", "calendar"),
+    "a date alone": ("2027-02-03", errors.InvalidInstant, "/schedule", "2026-03-08T09:30:00"),
+    "an interval of nothing": ("every 0s", errors.InvalidInterval, "/schedule", "at least 1s"),
+    "an interval below a second": ("every 999ms", errors.InvalidInterval, "/schedule", "1s"),
+    "an interval in words": ({"every": "day"}, errors.InvalidInterval, "/schedule/every", "'90s'"),
+    "INTERVAL=0": (
+        "RRULE:FREQ=DAILY;INTERVAL=0",
+        errors.InvalidRecurrence,
+        "/schedule",
+        "INTERVAL=0 is not valid: it takes 1 to",
+    ),
+    "an RRULE that cannot match": (
+        "RRULE:FREQ=SECONDLY;BYMONTH=2;BYMONTHDAY=30",
+        errors.ScheduleNeverFires,
+        "/schedule",
+        "never due",
+    ),
+    "an RRULE that is over": (
+        {"rrule": "DTSTART:20200101T000000 RRULE:FREQ=DAILY;COUNT=3"},
+        errors.ScheduleNeverFires,
+        "/schedule/rrule",
+        "its last time was 2020-01-03",
+    ),
+    "an end before the start": (
+        {"cron": CRON, "start": "2027-02-01", "end": "2027-01-31"},
+        errors.EndBeforeStart,
+        "/schedule/end",
+        "before the start",
+    ),
+    "an end in the past": (
+        {"cron": CRON, "end": "2026-01-01"},
+        errors.ScheduleNeverFires,
+        "/schedule/cron",
+        "choose a later end",
+    ),
+    "a start that is no time": (
+        {"cron": CRON, "start": "tomorrow"},
+        errors.InvalidInstant,
+        "/schedule/start",
+        "'tomorrow' is not a time",
+    ),
+    "an excluded date that is none": (
+        {"cron": CRON, "exclude": ["2026-12-25", "2026-13-01"]},
+        errors.InvalidExclusion,
+        "/schedule/exclude/1",
+        "not on the calendar",
+    ),
+    "an excluded range backwards": (
+        {"cron": CRON, "exclude": ["2027-01-02/2026-12-24"]},
+        errors.InvalidExclusion,
+        "/schedule/exclude/0",
+        "the earlier first",
+    ),
+    "excluded dates as a text": (
+        {"cron": CRON, "exclude": "2026-12-25"},
+        errors.InvalidExclusion,
+        "/schedule/exclude",
+        "is a list",
+    ),
+    "everything excluded": (
+        {"at": "2026-12-25T09:00", "exclude": ["2026-12-25"]},
+        errors.ScheduleNeverFires,
+        "/schedule/at",
+        "excluded dates",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refused(name: str) -> None:
+    schedule, error, pointer, says = REFUSALS[name]
+    with pytest.raises(error) as refused:
+        parse(schedule, now_us=NOW)
+    assert refused.value.pointer == pointer
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "timezone",
+    [
+        "Mars/Olympus",
+        "",
+        "../../etc/passwd",
+        "/etc/localtime",
+        "Europe",
+        "localtime",
+        "UTC\0",
+        "x" * 999,
+    ],
+)
+def test_refused_time_zone(timezone: str) -> None:
+    with pytest.raises(errors.UnknownTimezone) as refused:
+        parse(CRON, timezone=timezone, now_us=NOW)
+    assert refused.value.pointer == "/timezone"
+    assert "such as Europe/London" in str(refused.value)
+
+
+def test_refused_dst_rules() -> None:
+    with pytest.raises(errors.InvalidDst) as refused:
+        parse(CRON, dst_gap="jump", now_us=NOW)
+    assert (refused.value.pointer, str(refused.value)) == (
+        "/dst/gap",
+        "'jump' is not one of shift, skip",
+    )
+    with pytest.raises(errors.InvalidDst) as refused:
+        parse(CRON, dst_overlap="none", now_us=NOW)
+    assert refused.value.pointer == "/dst/overlap"
+
+
+def test_refused_jitter() -> None:
+    with pytest.raises(errors.JitterTooLong) as refused:
+        parse("*/5 * * * *", jitter="6m", now_us=NOW)
+    assert refused.value.pointer == "/jitter"
+    assert "a jitter of 6m is longer than the 5m between two runs" in str(refused.value)
+    with pytest.raises(errors.InvalidDuration) as unreadable:
+        parse(CRON, jitter="soon", now_us=NOW)
+    assert unreadable.value.pointer == "/jitter"
+
+
+def test_a_jitter_as_long_as_the_interval_is_fine() -> None:
+    assert parse("*/5 * * * *", jitter="5m", now_us=NOW).jitter_us == 5 * MINUTE
+
+
+def test_a_jitter_is_held_against_the_shortest_interval() -> None:
+    with pytest.raises(errors.JitterTooLong, match="1h"):
+        parse("0 9,10,18 * * *", jitter="2h", now_us=NOW)
+
+
+def test_the_grace_decides_whether_a_one_off_is_past() -> None:
+    late = "2026-11-16T02:30Z"
+    with pytest.raises(errors.ScheduleInPast):
+        parse(late, now_us=NOW)
+    spec = parse(late, now_us=NOW, grace_us=HOUR)
+    assert first_due_us(spec, JOB, now_us=NOW, grace_us=HOUR) == us(late)
+
+
+def test_a_leap_day_is_fine() -> None:
+    assert first_due_us(parse("0 0 29 2 *", now_us=NOW), JOB, now_us=NOW) == us("2028-02-29")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "kind", "expression"),
+    [
+        ("  0  9 * *  mon ", "cron", "0 9 * * MON"),
+        ("@daily", "cron", "0 0 * * *"),
+        ("every 90m", "every", "1h30m"),
+        ({"every": "1h 30m"}, "every", "1h30m"),
+        ("2027-01-01T09:00", "at", "2027-01-01T09:00:00"),
+        ("2027-01-01T09:00+02:00", "at", "2027-01-01T07:00:00Z"),
+        (
+            "rrule:freq=daily;byhour=9",
+            "rrule",
+            "DTSTART:20261116T030000\nRRULE:FREQ=DAILY;BYHOUR=9;BYMINUTE=0;BYSECOND=0",
+        ),
+        (
+            {"rrule": "FREQ=DAILY;BYHOUR=9", "start": "2027-01-01T08:15"},
+            "rrule",
+            "DTSTART:20270101T081500\nRRULE:FREQ=DAILY;BYHOUR=9",
+        ),
+    ],
+)
+def test_a_spec_is_normalised(schedule: object, kind: str, expression: str) -> None:
+    spec = parse(schedule, now_us=NOW)
+    assert (spec.kind, spec.expression) == (kind, expression)
+
+
+def test_a_spec_survives_the_store() -> None:
+    spec = parse(
+        {"cron": "H H * * *", "start": "2027-01-01", "exclude": ["2027-12-24/2027-12-26"]},
+        timezone="Europe/London",
+        dst_overlap="both",
+        jitter="5m",
+        now_us=NOW,
+    )
+    assert msgspec.json.decode(msgspec.json.encode(spec), type=Spec) == spec
+
+
+ADVERSARIES = [
+    "RRULE:FREQ=SECONDLY;BYMONTH=2;BYMONTHDAY=30",
+    "RRULE:FREQ=SECONDLY;BYMONTHDAY=31;BYMONTH=2,4,6,9,11;BYDAY=MO",
+    "RRULE:FREQ=YEARLY;BYWEEKNO=53;BYMONTH=6",
+    "RRULE:FREQ=MONTHLY;BYDAY=MO;BYSETPOS=6",
+    "RRULE:FREQ=MONTHLY;INTERVAL=12;BYMONTH=2;BYMONTHDAY=30",
+    "DTSTART:19700101T000000 RRULE:FREQ=SECONDLY;INTERVAL=7;BYDAY=MO,TU,TH;COUNT=10000",
+    "DTSTART:19700101T000000 RRULE:FREQ=DAILY;COUNT=999999999",
+    "DTSTART:19700101T000000 RRULE:FREQ=SECONDLY;COUNT=999999999",
+    "RRULE:FREQ=SECONDLY;BYSECOND=" + ",".join(map(str, range(60))),
+    "RRULE:FREQ=YEARLY;INTERVAL=173",
+    "RRULE:FREQ=DAILY;INTERVAL=999999999",
+    "0 0 29 2 */7",
+    "0 0 30 2 *",
+    ",".join(["*/7"] * 40) + " " + ",".join(["0-23/5"] * 8) + " * * *",
+    "H(0-59)/1,H(0-59)/1,H(0-59)/1 * * * *",
+    "every 99999999999999999w",
+    "0" * 250,
+]
+
+
+@pytest.mark.parametrize("schedule", ADVERSARIES)
+@pytest.mark.parametrize("timezone", ["UTC", "America/New_York"])
+def test_no_input_takes_long_to_accept_or_refuse(schedule: str, timezone: str) -> None:
+    """50 ms is the promise. The bound here is wide, for slow machines; what it must catch hangs."""
+    assert len(schedule) <= 255
+    started = perf_counter()
+    try:
+        spec = parse(schedule, timezone=timezone, now_us=NOW)
+    except errors.InvalidField:
+        pass
+    else:
+        compiled = compile_schedule(spec, JOB, NOW)
+        compiled.next_after(NOW)
+        compiled.last_before(NOW)
+    assert perf_counter() - started < 2

@@ -1,0 +1,91 @@
+from uuid import UUID
+
+import pytest
+from msgspec import Raw
+
+from wheelsched.core.duration import DAY, HOUR, MILLISECOND, SECOND
+from wheelsched.core.model import Job, RunState, Target, Trigger
+from wheelsched.core.request import MAX_BACKFILL, backfill, count_backfill, trigger
+from wheelsched.core.schedule import Schedule, compile_schedule, parse
+from wheelsched.errors import BackfillTooLarge, InvalidField
+
+MIDNIGHT = 1_794_787_200 * SECOND  # 2026-11-16T00:00:00Z
+NOW_US = MIDNIGHT + 10 * HOUR + 123
+
+
+def hourly() -> tuple[Job, Schedule]:
+    return registered("0 * * * *")
+
+
+def registered(written: str) -> tuple[Job, Schedule]:
+    spec = parse(written, now_us=MIDNIGHT)
+    job = Job(
+        job_id=UUID(int=7),
+        tenant_id=UUID(int=1),
+        name="report",
+        schedule=Raw(b'"' + written.encode() + b'"'),
+        spec=spec,
+        anchor_us=MIDNIGHT,
+        target=Target(url="https://example.org/hook"),
+        created_at_us=MIDNIGHT,
+        updated_at_us=MIDNIGHT,
+    )
+    return job, compile_schedule(spec, job.job_id, MIDNIGHT)
+
+
+def test_a_triggered_run_is_due_now_and_waits_for_its_first_attempt() -> None:
+    job, _ = hourly()
+    run = trigger(job, NOW_US)
+    assert run.trigger is Trigger.MANUAL
+    assert run.state is RunState.RETRYING
+    assert run.attempt == 0
+    assert run.due_us == run.scheduled_us == run.retry_at_us == NOW_US
+
+
+def test_a_triggered_run_never_has_the_key_of_a_scheduled_one() -> None:
+    job, schedule = hourly()
+    run = trigger(job, MIDNIGHT)
+    assert schedule.last_before(MIDNIGHT + 1) == MIDNIGHT
+    assert run.due_us % MILLISECOND
+
+
+def test_a_backfill_has_a_run_for_each_due_time_of_its_range() -> None:
+    job, schedule = hourly()
+    runs = backfill(job, schedule, MIDNIGHT, MIDNIGHT + 3 * HOUR, NOW_US)
+    assert [run.scheduled_us for run in runs] == [MIDNIGHT, MIDNIGHT + HOUR, MIDNIGHT + 2 * HOUR]
+    assert len({run.key for run in runs}) == 3
+    assert all(run.trigger is Trigger.BACKFILL for run in runs)
+    assert all(run.due_us >= NOW_US for run in runs)
+
+
+def test_the_preview_counts_what_the_backfill_fills() -> None:
+    job, schedule = hourly()
+    for until_us in (MIDNIGHT + 1, MIDNIGHT + HOUR, MIDNIGHT + HOUR + 1, MIDNIGHT + 10 * HOUR):
+        runs = backfill(job, schedule, MIDNIGHT, until_us, NOW_US)
+        assert count_backfill(schedule, MIDNIGHT, until_us) == len(runs)
+
+
+@pytest.mark.parametrize(
+    ("since_us", "until_us"),
+    [(MIDNIGHT, MIDNIGHT), (MIDNIGHT + 1, MIDNIGHT), (MIDNIGHT, NOW_US + 1)],
+)
+def test_a_backfill_goes_forward_and_not_past_now(since_us: int, until_us: int) -> None:
+    job, schedule = hourly()
+    with pytest.raises(InvalidField) as caught:
+        backfill(job, schedule, since_us, until_us, NOW_US)
+    assert caught.value.pointer == "/until"
+
+
+def test_a_backfill_may_reach_up_to_now() -> None:
+    job, schedule = hourly()
+    assert len(backfill(job, schedule, MIDNIGHT, NOW_US, NOW_US)) == 11
+
+
+def test_a_backfill_too_large_for_one_request_is_refused_with_its_count() -> None:
+    job, schedule = registered("* * * * * *")
+    with pytest.raises(BackfillTooLarge, match=r"there are 36,000 due times"):
+        backfill(job, schedule, MIDNIGHT, MIDNIGHT + 10 * HOUR, NOW_US)
+    until_us = MIDNIGHT + MAX_BACKFILL * SECOND
+    runs = backfill(job, schedule, MIDNIGHT, until_us, MIDNIGHT + DAY)
+    assert len({run.key for run in runs}) == MAX_BACKFILL
+    assert all(run.due_us % MILLISECOND for run in runs)

@@ -1,0 +1,178 @@
+"""RRULE: what the parts mean, what is refused, and what an old DTSTART costs."""
+
+from datetime import date, timedelta
+
+import pytest
+from tests.unit.core.due import next_due, schedule_of, spec_of, us
+
+from wheelsched.core import rrule, rrule_days
+from wheelsched.errors import InvalidRecurrence
+
+AFTER = "2026-11-16T03:00"  # a Monday
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("FREQ=DAILY;BYHOUR=9,17", ["2026-11-16 09:00", "2026-11-16 17:00"]),
+        ("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,WE;BYHOUR=9", ["2026-11-16 09:00", "2026-11-18 09:00"]),
+        ("FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=9", ["2026-11-27 09:00", "2026-12-25 09:00"]),
+        ("FREQ=MONTHLY;BYMONTHDAY=-1;BYHOUR=0", ["2026-11-30 00:00", "2026-12-31 00:00"]),
+        (
+            "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1;BYHOUR=9",
+            ["2026-11-30 09:00", "2026-12-31 09:00"],
+        ),
+        ("FREQ=YEARLY;BYYEARDAY=100;BYHOUR=9", ["2027-04-10 09:00", "2028-04-09 09:00"]),
+        ("FREQ=HOURLY;INTERVAL=6", ["2026-11-16 09:00", "2026-11-16 15:00"]),
+        ("FREQ=MINUTELY;INTERVAL=90", ["2026-11-16 04:30", "2026-11-16 06:00"]),
+        ("FREQ=DAILY;BYHOUR=9;UNTIL=20261117", ["2026-11-16 09:00", "2026-11-17 09:00"]),
+        ("FREQ=DAILY;BYHOUR=9;UNTIL=20261116T120000Z", ["2026-11-16 09:00"]),
+        ("FREQ=DAILY;BYHOUR=9;COUNT=1", ["2026-11-16 09:00"]),
+    ],
+)
+def test_what_is_written_is_what_is_meant(rule: str, expected: list[str]) -> None:
+    assert [due[:16] for due in next_due(f"RRULE:{rule}", 2, after=AFTER)] == expected
+
+
+def test_week_53_and_week_1_around_new_year() -> None:
+    assert [
+        due[:10] for due in next_due("FREQ=YEARLY;BYWEEKNO=53;BYDAY=MO,SU", 4, after=AFTER)
+    ] == ["2026-12-28", "2027-01-03", "2032-12-27", "2033-01-02"]
+    assert [
+        due[:10] for due in next_due("FREQ=YEARLY;BYWEEKNO=1;BYDAY=MO", 3, after="2024-06-01T00:00")
+    ] == ["2024-12-30", "2025-12-29", "2027-01-04"]
+
+
+def test_week_numbers_are_those_of_iso_8601() -> None:
+    for week in (1, 2, 52, 53):
+        text = f"DTSTART:19700101T000000\nRRULE:FREQ=YEARLY;BYWEEKNO={week}"
+        days = rrule_days.RecurringDays(rrule.read(text), 0)
+        found = [day for year in days.between(0, 130 * 365) for day in year]
+        first = date(1970, 1, 1)
+        expected = [
+            day
+            for day in range(130 * 365)
+            if (first + timedelta(days=day)).isocalendar().week == week
+        ]
+        assert found == expected, week
+
+
+def test_excluded_dates_count_but_do_not_run() -> None:
+    rule = (
+        "DTSTART:20261120T090000\nRRULE:FREQ=DAILY;COUNT=4\nEXDATE:20261121T090000,20261122T090000"
+    )
+    assert [due[:10] for due in next_due(rule, 9, after=AFTER)] == ["2026-11-20", "2026-11-23"]
+    schedule = schedule_of(rule, after=AFTER)
+    assert schedule.count(us(AFTER), us("2027-01-01")) == 2
+    assert schedule.last_before(us("2026-11-23")) == us("2026-11-20T09:00")
+
+
+def test_count_is_from_dtstart_on() -> None:
+    rule = "DTSTART:20261101T000000\nRRULE:FREQ=DAILY;COUNT=17"
+    assert [due[:10] for due in next_due(rule, 9, after=AFTER)] == ["2026-11-17"]
+
+
+def test_the_only_due_time_is_found_from_the_second_copy_of_its_hour() -> None:
+    new_york = "America/New_York"
+    only = "DTSTART:20261101T013000 RRULE:FREQ=DAILY;COUNT=1"
+    schedule = schedule_of(only, after="2026-10-31T00:00", timezone=new_york)
+    assert schedule.last_before(us("2026-11-01T01:10-05:00")) == us("2026-11-01T01:30-04:00")
+    assert schedule.last_before(us("2026-11-01T01:30-04:00")) is None
+
+
+def test_it_is_read_on_the_clocks_of_the_zone() -> None:
+    found = next_due(
+        "DTSTART;TZID=America/New_York:20260301T023000 RRULE:FREQ=DAILY",
+        2,
+        after="2026-03-07T12:00",
+        timezone="America/New_York",
+    )
+    assert found == ["2026-03-08 03:00 -0400", "2026-03-09 02:30 -0400"]
+
+
+def test_below_the_hour_it_is_elapsed() -> None:
+    found = next_due(
+        "FREQ=HOURLY", 3, after="2026-11-01T00:30", timezone="America/New_York", overlap="first"
+    )
+    assert found == [
+        "2026-11-01 01:30 -0400",
+        "2026-11-01 01:30 -0500",
+        "2026-11-01 02:30 -0500",
+    ]
+
+
+def test_an_instant_as_dtstart_is_turned_to_the_zone() -> None:
+    found = next_due(
+        "DTSTART:20261116T140000Z RRULE:FREQ=DAILY",
+        1,
+        after="2026-11-16T05:00",
+        timezone="America/New_York",
+    )
+    assert found == ["2026-11-16 09:00 -0500"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "FREQ=SECONDLY",
+        "FREQ=MINUTELY;INTERVAL=7",
+        "FREQ=WEEKLY;INTERVAL=3;BYDAY=TU",
+        "FREQ=MONTHLY;BYDAY=2TU;COUNT=2000",
+    ],
+)
+def test_an_old_dtstart_costs_no_expansion_of_the_years_between(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expanded: list[int] = []
+    expand = rrule_days._expand_year
+
+    def count(rule: rrule.Rule, start: date, year: int) -> tuple[int, ...]:
+        expanded.append(year)
+        return expand(rule, start, year)
+
+    monkeypatch.setattr(rrule_days, "_expand_year", count)
+    schedule = schedule_of(f"DTSTART:19710101T000001 RRULE:{rule}", after=AFTER)
+    due_us = us(AFTER)
+    for _ in range(100):
+        next_us = schedule.next_after(due_us)
+        assert next_us is not None
+        due_us = next_us
+    assert len(expanded) <= 21
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ("FREQ=FORTNIGHTLY", "FREQ=FORTNIGHTLY is not one of YEARLY"),
+        ("INTERVAL=2", "needs FREQ"),
+        ("FREQ=DAILY;FREQ=DAILY", "written twice"),
+        ("FREQ=DAILY;BYEASTER=1", "'BYEASTER' is unknown"),
+        ("FREQ=DAILY;INTERVAL=0", "INTERVAL=0 is not valid: it takes 1 to"),
+        ("FREQ=DAILY;INTERVAL=-1", "INTERVAL=-1 is not valid"),
+        ("FREQ=DAILY;COUNT=0", "COUNT=0 is not valid"),
+        ("FREQ=DAILY;COUNT=1;UNTIL=20270101", "COUNT and UNTIL"),
+        ("FREQ=DAILY;UNTIL=tomorrow", "UNTIL=TOMORROW is not a time"),
+        ("FREQ=DAILY;UNTIL=99991231", "is not a time from 1970 to 2199"),
+        ("FREQ=DAILY;BYHOUR=24", "BYHOUR=24 is not valid: it takes 0 to 23"),
+        ("FREQ=DAILY;BYMONTHDAY=0", "BYMONTHDAY=0 is not valid"),
+        ("FREQ=DAILY;BYDAY=1MO", "a numbered BYDAY such as 1MO without"),
+        ("FREQ=DAILY;BYDAY=XX", "write MO, 1MO or -1FR"),
+        ("FREQ=DAILY;WKST=XX", "WKST=XX is not one of"),
+        ("FREQ=MONTHLY;BYWEEKNO=1", "BYWEEKNO without FREQ=YEARLY"),
+        ("FREQ=DAILY;BYYEARDAY=1", "BYYEARDAY with"),
+        ("FREQ=WEEKLY;BYMONTHDAY=1", "BYMONTHDAY with FREQ=WEEKLY"),
+        ("FREQ=WEEKLY;BYDAY=MO,TU;BYSETPOS=1", "BYSETPOS without"),
+        ("FREQ=MONTHLY;BYDAY=MO;BYHOUR=1,2;BYSETPOS=1", "several times a day"),
+        ("FREQ=HOURLY;INTERVAL=25", "longer than a day"),
+        ("FREQ=HOURLY;INTERVAL=5;BYHOUR=9", "divides 24"),
+        ("FREQ=MINUTELY;INTERVAL=7;COUNT=10001", "use UNTIL"),
+        ("FREQ=DAILY\nRRULE:FREQ=DAILY", "exactly one RRULE"),
+        ("FREQ=DAILY\nRDATE:20270101T000000", "'RDATE' is not supported"),
+        ("FREQ=DAILY\nDTSTART;TZID=Europe/Paris:20270101T000000", "here UTC"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(rule: str, says: str) -> None:
+    with pytest.raises(InvalidRecurrence) as refused:
+        spec_of({"rrule": f"RRULE:{rule}"}, after=AFTER)
+    assert says in str(refused.value)
+    assert refused.value.pointer == "/schedule/rrule"
