@@ -29,7 +29,8 @@ from wheelsched.store.cluster import Cluster
 
 PR_SET_PDEATHSIG = 1
 POLL_S = 0.01
-RELAUNCHES = 5
+MOST_RELAUNCHES = 60
+LONGEST_REST_S = 1.0
 STOP_SIGNALS = ((signal.SIGINT, 30), (signal.SIGQUIT, 10), (signal.SIGKILL, 10))
 
 
@@ -78,6 +79,8 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._server: subprocess.Popen[bytes] | None = None
         self._told_to_stop = False
+        self._failures = 0
+        self._rest_s: float | None = None
         self._last_line: socket.socket | None = None
 
     def run(self) -> None:
@@ -127,7 +130,7 @@ class Supervisor:
             for line in self._lines:
                 self._admit(line)
             while self._lines and not self._told_to_stop:
-                for key, _ in self._selector.select():
+                for key, _ in self._selector.select(self._rest_s):
                     self._on_event(key.fileobj, wakeup)
                 if self._server and self._server.poll() is not None and not self._told_to_stop:
                     self._relaunch()
@@ -157,20 +160,21 @@ class Supervisor:
         send(line, Ready(self._plan.arguments))
 
     def _relaunch(self) -> None:
-        """Brings a server that ended by itself back, on the same data.
+        """Tries to bring a server that ended by itself back, on the same data.
 
-        The processes of the one before may need a moment to notice and to let go of its
-        shared memory; until then Postgres refuses to start.
+        The processes of the one before may need a while to notice and to let go of its shared
+        memory; until then Postgres refuses to start, and this is called again after a rest.
         """
-        for attempt in range(RELAUNCHES):
-            try:
-                self._launch()
-            except EmbeddedServerFailure:
-                if attempt == RELAUNCHES - 1:
-                    raise
-                self._selector.select(POLL_S * 2**attempt)
-            else:
-                return
+        try:
+            self._launch()
+        except EmbeddedServerFailure:
+            self._failures += 1
+            if self._failures == MOST_RELAUNCHES:
+                raise
+            self._rest_s = min(POLL_S * 2**self._failures, LONGEST_REST_S)
+        else:
+            self._failures = 0
+            self._rest_s = None
 
     def _stop(self) -> None:
         if self._server is None:
