@@ -1,7 +1,8 @@
 """One world for every contract test, twice: on memory and on Postgres."""
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from uuid import UUID, uuid4
 
 import pytest
@@ -13,11 +14,22 @@ from wheelsched.core.model import Job, JobState, RunKey, RunState, Target
 from wheelsched.core.partition import partition_of
 from wheelsched.core.spec import Spec
 from wheelsched.core.token import first_token
-from wheelsched.ports import Claim, ClaimedRun, Lease, Registration, Settled, Stores
+from wheelsched.ports import (
+    Claim,
+    ClaimedRun,
+    Hint,
+    HintSource,
+    Lease,
+    Registration,
+    Settled,
+    Stores,
+)
 from wheelsched.store.database import Database
+from wheelsched.store.hints import PostgresHints
 from wheelsched.store.postgres import PostgresStore
 from wheelsched.testing import MemoryStore
 
+Listen = Callable[[Callable[[Hint], None]], Awaitable[HintSource]]
 ALL = range(256)
 TTL_US = 5_000_000
 MINUTE_US = 60_000_000
@@ -26,7 +38,10 @@ MINUTE_US = 60_000_000
 class World:
     """A store as its shard and as its API see it, and the words that the tests are told in."""
 
-    def __init__(self, shard: Stores, api: Stores, tenant_id: UUID, other_id: UUID) -> None:
+    def __init__(
+        self, shard: Stores, api: Stores, listen: Listen, tenant_id: UUID, other_id: UUID
+    ) -> None:
+        self.listen = listen
         self.leases, self.timers, self.runs = shard.leases, shard.timers, shard.runs
         self.jobs, self.history = api.jobs, api.history
         self.tenant_id, self.other_id = tenant_id, other_id
@@ -108,7 +123,7 @@ class World:
 @pytest.fixture
 def memory_world() -> World:
     store = MemoryStore(lambda: time.time_ns() // 1_000)
-    return World(store, store, uuid4(), uuid4())
+    return World(store, store, store.listen, uuid4(), uuid4())
 
 
 @pytest.fixture
@@ -117,11 +132,13 @@ async def postgres_world(database: str, connect: Connect) -> AsyncIterator[World
     owner = await connect(database)
     for name, identity in (("one", tenant_id), ("other", other_id)):
         await owner.execute("INSERT INTO tenants (tenant_id, name) VALUES ($1, $2)", identity, name)
+    as_shard = StoreConfig(url=database, role="shard")
     async with (
-        await Database.open(StoreConfig(url=database, role="shard")) as shard,
+        await Database.open(as_shard) as shard,
         await Database.open(StoreConfig(url=database, role="api")) as api,
     ):
-        yield World(PostgresStore(shard), PostgresStore(api), tenant_id, other_id)
+        listen = partial(PostgresHints.open, as_shard)
+        yield World(PostgresStore(shard), PostgresStore(api), listen, tenant_id, other_id)
 
 
 @pytest.fixture(params=["memory_world", "postgres_world"])

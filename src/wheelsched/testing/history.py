@@ -82,6 +82,7 @@ class MemoryHistory:
                 retry_at_us=None,
             )
             self._tables.retries.pop(key, None)
+            self._tables.hint(key.job_id)
         is_early = key.due_us > self._tables.now_us() + IN_TIME_US
         return before is not RunState.RUNNING and (before is RunState.RETRYING or is_early)
 
@@ -119,6 +120,7 @@ class MemoryHistory:
     def _wait(self, row: RunRow) -> None:
         row.had_retry = True
         self._tables.retries[row.run.key] = row.run.retry_at_us
+        self._tables.hint(row.run.job_id)
 
     def _row(self, tenant_id: UUID, key: RunKey) -> RunRow:
         row = self._tables.runs.get(key)

@@ -9,7 +9,7 @@ from wheelsched.core.duration import SECOND
 from wheelsched.core.model import Job, JobState, RunKey, RunState, SkipReason
 from wheelsched.errors import JobChanged, JobNameTaken, JobNotFound, JobNotPausable
 from wheelsched.ports import Acknowledged, JobFilter, Registration
-from wheelsched.testing.tables import IN_TIME_US, MemoryTables, RunRow, TimerRow
+from wheelsched.testing.tables import HINTED_US, IN_TIME_US, MemoryTables, RunRow, TimerRow
 
 
 class MemoryJobs:
@@ -115,8 +115,11 @@ class MemoryJobs:
         return self._tables.names.get((tenant_id, name))
 
     def _start_timer(self, job_id: UUID, due_us: int | None) -> None:
-        if due_us is not None:
-            self._tables.timers[job_id] = TimerRow(self._tables.jobs[job_id].version, due_us)
+        if due_us is None:
+            return
+        self._tables.timers[job_id] = TimerRow(self._tables.jobs[job_id].version, due_us)
+        if due_us < self._tables.now_us() + HINTED_US:
+            self._tables.hint(job_id)
 
     def _change_state(self, job: Job, state: JobState) -> None:
         now_us = self._tables.now_us()
@@ -166,6 +169,7 @@ class MemoryJobs:
             )
 
     def _acknowledged(self, job_id: UUID) -> Acknowledged:
+        self._tables.hint(job_id)
         now_us = self._tables.now_us()
         due_us = sorted(row.run.due_us for row in self._armed(job_id))
         return Acknowledged(

@@ -8,14 +8,16 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from wheelsched.core.duration import SECOND
+from wheelsched.core.duration import MINUTE, SECOND
 from wheelsched.core.model import Attempt, Job, Run, RunKey, RunState
 from wheelsched.core.partition import PARTITIONS, partition_of
 from wheelsched.errors import FenceRaised, LeaseLost
-from wheelsched.ports import Lease
+from wheelsched.ports import Hint, Lease
 
 # What is due within a second may have been sent by the time that the shard hears of a change.
 IN_TIME_US = SECOND
+# What is due later than this is loaded by then without a hint.
+HINTED_US = 10 * MINUTE
 
 
 class ShardRow(Struct):
@@ -57,6 +59,7 @@ class MemoryTables:
         self.retries: dict[RunKey, int | None] = {}
         self.shards: dict[UUID, ShardRow] = {}
         self.partitions = [PartitionRow() for _ in range(PARTITIONS)]
+        self.listeners: list[Callable[[Hint], None]] = []
 
     def check_lease(self, lease: Lease) -> None:
         """The fence: raises when the lease is gone, or names an old one."""
@@ -77,6 +80,11 @@ class MemoryTables:
         for row in self.partitions:
             if row.owner == shard_id:
                 row.owner = None
+
+    def hint(self, job_id: UUID) -> None:
+        """Tells every listener that a job has changed."""
+        for listener in tuple(self.listeners):
+            listener(Hint(partition_of(job_id), job_id))
 
     def write_run(self, run: Run) -> bool:
         """Adds a run, unless its key is taken, and keeps the mark of its partition."""
