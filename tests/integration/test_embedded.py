@@ -121,6 +121,19 @@ async def test_a_program_that_comes_while_the_server_stops_gets_a_new_one(
         assert await query(server.url, "select 1") == 1
 
 
+async def test_programs_that_come_and_go_at_the_same_moment_never_wait_for_each_other(
+    home: Path,
+) -> None:
+    def come_and_go() -> None:
+        for _ in range(8):
+            with start(home):
+                pass
+
+    async with asyncio.timeout(120):
+        await asyncio.gather(*(asyncio.to_thread(come_and_go) for _ in range(4)))
+    assert not (home / "data/postmaster.pid").exists()
+
+
 async def test_a_killed_server_comes_back_with_its_data(home: Path) -> None:
     with start(home) as server:
         await query(server.url, "create table kept as select 7 as value")

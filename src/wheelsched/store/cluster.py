@@ -199,12 +199,13 @@ class Cluster:
 
 
 def make_home(home: Path) -> None:
-    """Makes the home and its missing parents; the ones made here can be entered by the account."""
+    """Makes the home and its missing parents; what root makes, the server's account can enter."""
+    mode = 0o711 if os.geteuid() == 0 else 0o700
     missing = [path for path in (home, *home.parents) if not path.exists()]
     for path in reversed(missing):
         with contextlib.suppress(FileExistsError):
             path.mkdir()
-            path.chmod(0o711)
+            path.chmod(mode)
 
 
 def runtime_directory(home: Path) -> Path:

@@ -46,7 +46,10 @@ SETTINGS = {
 
 
 class EmbeddedPostgres:
-    """A line to a running server. Closing it, or ending in any way, gives the server up."""
+    """A line to a running server. Closing it, or ending in any way, gives the server up.
+
+    A process that is forked from the holder holds the line too.
+    """
 
     def __init__(self, line: socket.socket, cluster: Cluster, port: int | None) -> None:
         self._line = line
@@ -175,7 +178,7 @@ def _found(plan: Plan, cluster: Cluster) -> socket.socket:
     ours, theirs = socket.socketpair()
     with theirs, cluster.log_path.open("ab") as log:
         program = [sys.executable, "-m", "wheelsched.store.supervisor"]
-        subprocess.run(  # noqa: S603 - ourselves
+        started = subprocess.run(  # noqa: S603 - ourselves
             [*program, msgspec.json.encode(plan).decode()],
             stdin=theirs.fileno(),
             stdout=log,
@@ -183,8 +186,11 @@ def _found(plan: Plan, cluster: Cluster) -> socket.socket:
             cwd="/",
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             start_new_session=True,
-            check=True,
+            check=False,
         )
+    if started.returncode:
+        ours.close()
+        raise EmbeddedServerFailure(f"the supervisor did not start: {cluster.log_tail()}")
     return ours
 
 

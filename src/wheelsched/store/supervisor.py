@@ -81,7 +81,7 @@ class Supervisor:
         self._told_to_stop = False
         self._failures = 0
         self._rest_s: float | None = None
-        self._last_line: socket.socket | None = None
+        self._let_go: list[socket.socket] = []
 
     def run(self) -> None:
         """Starts the server, keeps it up while a line is held, and stops it."""
@@ -130,10 +130,11 @@ class Supervisor:
             for line in self._lines:
                 self._admit(line)
             while self._lines and not self._told_to_stop:
+                if self._server and self._server.poll() is not None:
+                    self._relaunch()
                 for key, _ in self._selector.select(self._rest_s):
                     self._on_event(key.fileobj, wakeup)
-                if self._server and self._server.poll() is not None and not self._told_to_stop:
-                    self._relaunch()
+                self._dismiss()
 
     def _on_event(self, source: object, wakeup: socket.socket) -> None:
         if source is wakeup:
@@ -145,11 +146,13 @@ class Supervisor:
         elif isinstance(source, socket.socket) and is_let_go(source):
             self._selector.unregister(source)
             self._lines.discard(source)
-            if self._lines:
-                source.close()
-            else:
-                # Open until this process ends: that is how its holder sees the server gone.
-                self._last_line = source
+            self._let_go.append(source)
+
+    def _dismiss(self) -> None:
+        """Closes the lines that were let go, unless they were the last ones: those stay open
+        until this process ends, which is how their holders see that the server is gone."""
+        while self._lines and self._let_go:
+            self._let_go.pop().close()
 
     def _on_sigterm(self, *_: object) -> None:
         self._told_to_stop = True
