@@ -259,6 +259,7 @@ def main() -> None:
     cluster = plan.cluster()
     if os.fork():
         return
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the holder's mask is not ours to keep
     with socket.socket(fileno=os.dup(0)) as line, cluster.lock_path.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
