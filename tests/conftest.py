@@ -1,11 +1,19 @@
-"""Hypothesis profiles: `default` for `make test`, `long` for `make test-long`.
+"""Hypothesis profiles: `default` for `make test`, `long` for `make test-long`, and the databases.
 
-Neither has a deadline: a test never depends on how fast the machine is.
+No profile has a deadline: a test never depends on how fast the machine is.
 """
 
+import asyncio
 import os
+from collections.abc import AsyncIterator, Iterator
 
+import asyncpg
+import pytest
 from hypothesis import HealthCheck, settings
+from tests.postgres import Connect, temporary_database, temporary_server, with_database
+
+from wheelsched.store.connection import Connection, use_plain_values
+from wheelsched.store.migrate import migrate
 
 settings.register_profile(
     "default",
@@ -16,3 +24,59 @@ settings.register_profile(
 )
 settings.register_profile("long", settings.get_profile("default"), max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def server_url() -> Iterator[str]:
+    """One server for the whole session."""
+    with temporary_server() as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def template(server_url: str) -> str:
+    """The name of a migrated database to copy, with the tables of the days around this one."""
+    asyncio.run(_make_template(server_url))
+    return "migrated"
+
+
+@pytest.fixture
+async def empty_database(server_url: str) -> AsyncIterator[str]:
+    async with temporary_database(server_url) as url:
+        yield url
+
+
+@pytest.fixture
+async def database(server_url: str, template: str) -> AsyncIterator[str]:
+    """The address of a migrated database of the test's own."""
+    async with temporary_database(server_url, template) as url:
+        yield url
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    """Opens connections that end with the test. They see the schema without its name."""
+    opened: list[Connection] = []
+
+    async def open_one(url: str, **settings: str) -> Connection:
+        options = {"search_path": "wheelsched"} | settings
+        connection = await asyncpg.connect(url, server_settings=options, command_timeout=60)
+        await use_plain_values(connection)
+        opened.append(connection)
+        return connection
+
+    yield open_one
+    for connection in opened:
+        connection.terminate()
+
+
+async def _make_template(server_url: str) -> None:
+    administration = await asyncpg.connect(server_url)
+    await administration.execute("CREATE DATABASE migrated TEMPLATE template0")
+    await administration.close()
+    connection = await asyncpg.connect(with_database(server_url, "migrated"))
+    await migrate(connection)
+    await connection.execute(
+        "SELECT wheelsched.make_days(ARRAY(SELECT current_date + n FROM generate_series(-1, 2) n))"
+    )
+    await connection.close()

@@ -10,9 +10,12 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from wheelsched.alarm import CallAtAlarm, TimerfdAlarm
-from wheelsched.ports import Alarm
+
+if TYPE_CHECKING:
+    from wheelsched.ports import Alarm
 
 _now_ns: Callable[[], int]
 if sys.platform == "linux":
@@ -37,7 +40,7 @@ class SystemClock:
         self._spin_ns = spin_us * 1_000
         self._timerfd = timerfd
 
-    def alarm(self, ring: Callable[[], object]) -> Alarm:
+    def alarm(self, ring: Callable[[], object]) -> "Alarm":
         if self._timerfd:
             # A sandbox may forbid it: then the loop's own timers do, less precisely.
             with contextlib.suppress(OSError):

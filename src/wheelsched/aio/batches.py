@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from wheelsched._wheel import ObjectWheel, WheelStats
 from wheelsched.aio._callbacks import check_loop
 from wheelsched.errors import WheelClosed
-from wheelsched.ports import Clock
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from wheelsched.ports import Clock
 
 Item = TypeVar("Item")
 
@@ -28,7 +29,7 @@ class Batches(Generic[Item]):
         loop: asyncio.AbstractEventLoop,
         wheel: ObjectWheel[Item],
         *,
-        clock: Clock,
+        clock: "Clock",
         expect: Callable[[int], None],
     ) -> None:
         self._loop = loop

@@ -21,10 +21,11 @@ from wheelsched._wheel import ObjectWheel, WheelStats
 from wheelsched.aio._callbacks import Callbacks, Timer, check_loop
 from wheelsched.aio.batches import Batches
 from wheelsched.clock import SystemClock
-from wheelsched.ports import Clock
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from wheelsched.ports import Clock
 
 Item = TypeVar("Item")
 Arguments = TypeVarTuple("Arguments")
@@ -74,7 +75,7 @@ class AsyncWheel(Generic[Item]):
 
     def __init__(
         self,
-        clock: Clock | None = None,
+        clock: "Clock | None" = None,
         *,
         tick_shift: int = 20,
         exact_order: bool = False,

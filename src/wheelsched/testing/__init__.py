@@ -1,5 +1,6 @@
 """What our tests and our users' tests run on instead of the real world."""
 
 from wheelsched.testing.clock import VirtualClock
+from wheelsched.testing.memory import MemoryStore
 
-__all__ = ["VirtualClock"]
+__all__ = ["MemoryStore", "VirtualClock"]

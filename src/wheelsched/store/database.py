@@ -1,0 +1,154 @@
+"""Under every stage: the pools of connections, and the one way to run a statement.
+
+Invariant: whatever the work waits for, the lease has a connection; and no statement waits
+forever, on either side.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from uuid import UUID
+
+import asyncpg
+
+from wheelsched.config import StoreConfig
+from wheelsched.errors import PoolExhausted
+from wheelsched.store.connection import Connection, use_plain_values
+from wheelsched.store.failure import named_failures
+from wheelsched.store.migrate import check_schema
+from wheelsched.store.queries import load_queries
+
+if TYPE_CHECKING:  # asyncpg's classes take type arguments in their stubs only
+    Pool: TypeAlias = asyncpg.Pool[asyncpg.Record]
+else:
+    Pool = asyncpg.Pool
+
+QUERIES = load_queries("session.sql")
+
+# A shard's statements look every row of a batch up by its key, whatever the statistics say: those
+# of a table that began today, or of a second that was never there before, are always wrong, and
+# a hash join over a day of runs that "has one row" is a batch that takes seconds. One plan for
+# all batches also saves planning over every day of history. The other roles join batches with
+# each other, for which a plan has to know their lengths.
+LOOK_UP_BY_KEY = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+KNOW_LENGTHS = {"plan_cache_mode": "force_custom_plan"}
+PLANNING = {"shard": LOOK_UP_BY_KEY, "api": KNOW_LENGTHS, "owner": KNOW_LENGTHS}
+
+
+class Database:
+    """The connections of one process to Postgres."""
+
+    def __init__(self, config: StoreConfig, work: Pool, lease: Pool) -> None:
+        self._config = config
+        self._work = work
+        self._lease = lease
+
+    @classmethod
+    async def open(cls, config: StoreConfig) -> Self:
+        """Connects, and refuses a schema that is not the program's."""
+        with named_failures():
+            work = await _pool(config, config.connections, config.command_timeout_ms)
+            try:
+                lease = await _pool(config, config.lease_connections, config.lease_timeout_ms)
+                async with work.acquire() as connection:
+                    await check_schema(connection)
+            except BaseException:
+                work.terminate()
+                raise
+        return cls(config, work, lease)
+
+    async def close(self) -> None:
+        """Waits for what runs, and closes every connection."""
+        with named_failures():
+            await self._lease.close()
+            await self._work.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def fetch(self, sql: str, *arguments: object) -> Sequence[asyncpg.Record]:
+        """All rows of one statement."""
+        async with self.connection() as connection:
+            return await connection.fetch(sql, *arguments)
+
+    async def fetchrow(self, sql: str, *arguments: object) -> asyncpg.Record | None:
+        """The first row of one statement."""
+        async with self.connection() as connection:
+            return await connection.fetchrow(sql, *arguments)
+
+    async def fetchval(self, sql: str, *arguments: object) -> Any:
+        """The first value of one statement."""
+        async with self.connection() as connection:
+            return await connection.fetchval(sql, *arguments)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection for work."""
+        async with self._acquired(self._work, self._config.command_timeout_ms) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def lease_connection(self) -> AsyncIterator[Connection]:
+        """A connection for the lease."""
+        async with self._acquired(self._lease, self._config.lease_timeout_ms) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def tenant(self, tenant_id: UUID) -> AsyncIterator[Connection]:
+        """A transaction that sees the rows of one tenant, by the rules of the database."""
+        async with self.connection() as connection, connection.transaction():
+            await connection.execute(QUERIES["name_tenant"], str(tenant_id))
+            yield connection
+
+    @asynccontextmanager
+    async def _acquired(self, pool: Pool, timeout_ms: int) -> AsyncIterator[Connection]:
+        with named_failures():
+            try:
+                connection = await pool.acquire(timeout=timeout_ms / 1000)
+            except TimeoutError as error:
+                if pool.get_idle_size() or pool.get_size() < pool.get_max_size():
+                    raise
+                raise PoolExhausted from error
+            try:
+                yield connection
+            finally:
+                await pool.release(connection)
+
+
+async def _pool(config: StoreConfig, size: int, timeout_ms: int) -> Pool:
+    return await asyncpg.create_pool(
+        config.url,
+        min_size=1,
+        max_size=size,
+        timeout=config.connect_timeout_ms / 1000,
+        command_timeout=timeout_ms / 1000,
+        max_inactive_connection_lifetime=0,
+        init=use_plain_values,
+        reset=_keep_session,
+        server_settings={
+            "application_name": f"wheelsched-{config.role}",
+            "role": f"wheelsched_{config.role}",
+            "search_path": "wheelsched",
+            "statement_timeout": str(timeout_ms),
+            "idle_in_transaction_session_timeout": str(timeout_ms),
+            "jit": "off",
+            **PLANNING[config.role],
+        },
+    )
+
+
+async def _keep_session(_: Connection) -> None:
+    """Saves the round trip of a reset: no statement of ours leaves anything in its session."""

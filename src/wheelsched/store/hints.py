@@ -1,0 +1,77 @@
+"""Stage *load*, on Postgres: hints that a job has changed, as soon as its change commits.
+
+Invariant: hints only hasten. What they say is in the tables, and who misses them finds it there.
+
+A round trip on the listening connection proves that every earlier hint has arrived: Postgres
+delivers what is pending before it begins the next statement, so after two of them nothing that
+had committed when the first was sent can be outstanding.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+import asyncpg
+
+from wheelsched.config import StoreConfig
+from wheelsched.errors import StoreUnavailable
+from wheelsched.ports import Hint
+from wheelsched.store.connection import Connection
+from wheelsched.store.failure import named_failures
+from wheelsched.store.queries import load_queries
+
+QUERIES = load_queries("session.sql")
+CHANNEL = "wheelsched"
+
+
+class PostgresHints:
+    """`HintSource` on Postgres: a connection of its own that listens."""
+
+    def __init__(self, connection: Connection, timeout_ms: int) -> None:
+        self._connection = connection
+        self._timeout_s = timeout_ms / 1000
+
+    @classmethod
+    async def open(cls, config: StoreConfig, on_hint: Callable[[Hint], None]) -> Self:
+        """Listens from now on. After an error it is opened anew, and everything loaded again."""
+
+        def receive(_: object, __: int, ___: str, payload: object) -> None:
+            partition, job_id = str(payload).split()
+            on_hint(Hint(int(partition), UUID(job_id)))
+
+        with named_failures():
+            connection = await asyncpg.connect(
+                config.url,
+                timeout=config.connect_timeout_ms / 1000,
+                command_timeout=config.lease_timeout_ms / 1000,
+                server_settings={
+                    "application_name": "wheelsched-hints",
+                    "role": f"wheelsched_{config.role}",
+                },
+            )
+            await connection.add_listener(CHANNEL, receive)
+        return cls(connection, config.lease_timeout_ms)
+
+    async def confirm(self) -> None:
+        with named_failures():
+            if self._connection.is_closed():
+                raise StoreUnavailable
+            for _ in range(2):
+                await self._connection.fetchval(QUERIES["round_trip"], timeout=self._timeout_s)
+
+    async def close(self) -> None:
+        """Listens no more."""
+        with named_failures():
+            await self._connection.close(timeout=self._timeout_s)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()

@@ -1,0 +1,49 @@
+"""Stage *sweep*, on Postgres: the daily tables of runs, made ahead and dropped past retention.
+
+Invariant: no statement here takes a lock that the hot path waits for. Any number of processes
+may do this at once, and each may be cut short anywhere.
+"""
+
+import asyncpg
+
+from wheelsched.store.connection import Connection
+from wheelsched.store.database import Database
+from wheelsched.store.queries import load_queries
+
+QUERIES = load_queries("retention.sql")
+FORGET = (QUERIES["forget_days"], QUERIES["forget_dead"], QUERIES["forget_retries"])
+DAYS_AHEAD = 3
+RETENTION_DAYS = 90
+
+
+class Retention:
+    """What the owner of the schema does once an hour or so."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def make_days_ahead(self, days: int = DAYS_AHEAD) -> int:
+        """Makes the tables of the coming days, and gives how many were missing."""
+        made: int = await self._database.fetchval(QUERIES["make_days_ahead"], days)
+        return made
+
+    async def drop_old_days(self, days: int = RETENTION_DAYS) -> int:
+        """Drops what is older than the retention, and gives how many tables that were."""
+        async with self._database.connection() as connection:
+            await _run_each(connection, QUERIES["write_detachments"], days)
+            dropped = await _run_each(connection, QUERIES["write_drops"], days)
+            for forget in FORGET:
+                await connection.execute(forget, days)
+        return dropped
+
+
+async def _run_each(connection: Connection, writer: str, days: int) -> int:
+    """Runs the statements that a statement writes; gives how many were ours to run."""
+    done = 0
+    for (statement,) in await connection.fetch(writer, days):
+        try:
+            await connection.execute(statement)
+        except (asyncpg.UndefinedTableError, asyncpg.ObjectNotInPrerequisiteStateError):
+            continue  # another process was quicker
+        done += 1
+    return done

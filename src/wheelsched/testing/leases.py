@@ -1,0 +1,85 @@
+"""Stage *acquire*, in memory. Invariant: as on Postgres, a takeover needs both conditions."""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from wheelsched.errors import FenceRaised, LeaseLost
+from wheelsched.ports import Lease, Ownership, ShardView, Survey
+from wheelsched.testing.tables import MemoryTables, ShardRow
+
+
+class MemoryLeases:
+    """`LeaseStore` in memory."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables = tables
+
+    async def join(self, shard_id: UUID, ttl_us: int, address: str | None = None) -> Lease:
+        now_us = self._tables.now_us()
+        row = self._tables.shards.setdefault(
+            shard_id, ShardRow(1, 0, now_us + ttl_us, now_us, address)
+        )
+        return Lease(shard_id, row.fence)
+
+    async def renew(self, lease: Lease, ttl_us: int) -> None:
+        row = self._tables.shards.get(lease.shard_id)
+        if row is None:
+            raise LeaseLost
+        row.renewals += 1
+        row.expires_at_us = self._tables.now_us() + ttl_us
+
+    async def survey(self) -> Survey:
+        now_us = self._tables.now_us()
+        return Survey(
+            tuple(
+                ShardView(
+                    shard_id=shard_id,
+                    renewals=row.renewals,
+                    is_expired=row.expires_at_us < now_us,
+                    started_at_us=row.started_at_us,
+                    address=row.address,
+                )
+                for shard_id, row in self._tables.shards.items()
+            ),
+            tuple(
+                Ownership(partition, row.owner, row.epoch)
+                for partition, row in enumerate(self._tables.partitions)
+            ),
+        )
+
+    async def acquire(self, lease: Lease, partitions: Collection[int]) -> list[Ownership]:
+        self._tables.check_lease(lease)
+        owned = []
+        for partition in sorted(partitions):
+            row = self._tables.partitions[partition]
+            if row.owner is None:
+                row.owner = lease.shard_id
+                row.epoch += 1
+            if row.owner == lease.shard_id:
+                owned.append(Ownership(partition, lease.shard_id, row.epoch))
+        return owned
+
+    async def release(self, lease: Lease, partitions: Collection[int]) -> Lease:
+        shard = self._tables.shards.get(lease.shard_id)
+        if shard is None:
+            raise LeaseLost
+        if shard.fence not in (lease.fence, lease.fence + 1):
+            raise FenceRaised
+        shard.fence = lease.fence + 1
+        for partition in partitions:
+            row = self._tables.partitions[partition]
+            if row.owner == lease.shard_id:
+                row.owner = None
+        return Lease(lease.shard_id, shard.fence)
+
+    async def take_over(self, lease: Lease, shard_id: UUID, renewals: int) -> bool:
+        other = self._tables.shards.get(shard_id)
+        if not self._tables.holds(lease) or other is None or shard_id == lease.shard_id:
+            return False
+        if other.renewals != renewals or other.expires_at_us >= self._tables.now_us():
+            return False
+        self._tables.end_shard(shard_id)
+        return True
+
+    async def leave(self, lease: Lease) -> None:
+        self._tables.end_shard(lease.shard_id)

@@ -1,0 +1,159 @@
+"""Runs of a tenant, on memory and on Postgres."""
+
+import pytest
+from tests.contract.conftest import ALL, MINUTE_US, World
+
+from wheelsched.core.model import Job, RunKey, RunState, Trigger, requested_due_us
+from wheelsched.errors import RunNotFound, RunNotLive
+from wheelsched.ports import ClaimedRetry, Lease, RequestedRun, Retry
+
+
+async def die(world: World, lease: Lease, job: Job, due_us: int) -> RunKey:
+    key, token = await world.arm(lease, job, due_us)
+    await world.runs.settle([world.settled(key, token, RunState.DEAD, error="boom")])
+    return key
+
+
+async def test_runs_are_listed_latest_first_in_pages(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    keys = [(await world.arm(lease, job, world.now_us + n * MINUTE_US))[0] for n in range(5)]
+    first = await world.history.list_runs(world.tenant_id, job.job_id, 3)
+    rest = await world.history.list_runs(world.tenant_id, job.job_id, 3, first[-1].due_us)
+    assert [run.key for run in [*first, *rest]] == keys[::-1]
+
+
+async def test_a_run_that_is_not_there(world: World) -> None:
+    job = await world.register(world.now_us)
+    key = RunKey(job.job_id, world.now_us)
+    with pytest.raises(RunNotFound):
+        await world.history.get_run(world.tenant_id, key)
+    with pytest.raises(RunNotFound):
+        await world.history.cancel(world.tenant_id, key)
+    assert await world.history.retry(world.tenant_id, [key]) == {key}
+
+
+async def test_a_requested_run_waits_for_its_shard_and_uses_up_no_due_time(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key = RunKey(job.job_id, requested_due_us(world.now_us))
+    requested = RequestedRun(key=key, trigger=Trigger.MANUAL)
+    assert await world.history.request(world.tenant_id, [requested]) == set()
+    assert await world.history.request(world.tenant_id, [requested]) == {key}
+    assert (await world.timers.load(ALL, key.due_us)).retries == (Retry(key, key.due_us),)
+    run, _ = await world.history.get_run(world.tenant_id, key)
+    assert (run.state, run.trigger, run.attempt) == (RunState.RETRYING, Trigger.MANUAL, 0)
+    assert await world.due(job) == world.now_us
+
+    claimed = ClaimedRetry(key, key.due_us, world.token())
+    assert await world.timers.arm_retries(lease, [claimed]) == set()
+    await world.runs.settle([world.settled(key, claimed.token, RunState.SUCCEEDED)])
+    run, attempts = await world.history.get_run(world.tenant_id, key)
+    assert (run.state, run.attempt, attempts) == (RunState.SUCCEEDED, 1, [])
+    assert await world.runs.list_unfinished(lease, ALL, 10) == []
+
+
+async def test_a_backfill_remembers_what_it_stands_for(world: World) -> None:
+    job = await world.register(world.now_us)
+    hole_us = world.now_us - 60 * MINUTE_US
+    key = RunKey(job.job_id, requested_due_us(world.now_us, 3))
+    requested = RequestedRun(key=key, trigger=Trigger.BACKFILL, backfill_of_us=hole_us)
+    await world.history.request(world.tenant_id, [requested])
+    run, _ = await world.history.get_run(world.tenant_id, key)
+    assert (run.trigger, run.scheduled_us) == (Trigger.BACKFILL, hole_us)
+
+
+async def test_nobody_requests_runs_of_anothers_job(world: World) -> None:
+    job = await world.register(world.now_us)
+    requested = RequestedRun(
+        key=RunKey(job.job_id, requested_due_us(world.now_us)), trigger=Trigger.MANUAL
+    )
+    assert await world.history.request(world.other_id, [requested]) == {requested.key}
+
+
+async def test_cancelling_says_whether_it_was_in_time(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    sent, token = await world.arm(lease, job, world.now_us)
+    early, _ = await world.arm(lease, job, world.now_us + MINUTE_US)
+    assert await world.history.cancel(world.tenant_id, early) is True
+    assert await world.history.cancel(world.tenant_id, sent) is False
+    assert await world.history.cancel(world.tenant_id, sent) is False
+    assert await world.runs.settle([world.settled(sent, token, RunState.SUCCEEDED)]) == set()
+    assert await world.state(sent) is RunState.CANCELLED
+
+
+async def test_a_run_that_has_ended_cannot_be_cancelled(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key = await die(world, lease, job, world.now_us)
+    with pytest.raises(RunNotLive):
+        await world.history.cancel(world.tenant_id, key)
+
+
+async def test_a_waiting_run_is_cancelled_in_time(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    await world.runs.settle(
+        [world.settled(key, token, RunState.RETRYING, retry_at_us=world.now_us)]
+    )
+    assert await world.history.cancel(world.tenant_id, key) is True
+    assert (await world.timers.load(ALL, world.now_us)).retries == ()
+    claimed = ClaimedRetry(key, world.now_us, world.token())
+    assert await world.timers.arm_retries(lease, [claimed]) == {key}
+
+
+async def test_the_dead_are_listed_and_leave_the_list_when_retried(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    keys = [await die(world, lease, job, world.now_us + n * MINUTE_US) for n in range(3)]
+    assert await world.history.list_dead(world.tenant_id, 2) == keys[:2]
+    assert await world.history.list_dead(world.tenant_id, 2, keys[1]) == keys[2:]
+    assert await world.history.list_dead(world.other_id, 2) == []
+    assert await world.history.retry(world.tenant_id, keys[:1]) == set()
+    assert await world.history.retry(world.tenant_id, keys[:1]) == set(keys[:1])
+    assert await world.history.list_dead(world.tenant_id, 9) == keys[1:]
+
+
+async def test_a_retried_run_counts_its_attempts_from_there(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key = await die(world, lease, job, world.now_us)
+    await world.history.retry(world.tenant_id, [key])
+    run, _ = await world.history.get_run(world.tenant_id, key)
+    assert (run.state, run.attempt, run.attempts_before) == (RunState.RETRYING, 1, 1)
+    assert run.finished_at_us is None
+    assert run.retry_at_us is not None
+    claimed = ClaimedRetry(key, run.retry_at_us, world.token())
+    assert await world.timers.arm_retries(lease, [claimed]) == set()
+    await world.runs.settle([world.settled(key, claimed.token, RunState.SUCCEEDED)])
+    run, _ = await world.history.get_run(world.tenant_id, key)
+    assert (run.state, run.attempt, run.counted_attempt) == (RunState.SUCCEEDED, 2, 1)
+
+
+async def test_a_cancelled_run_that_is_retried_is_swept_until_it_ends(world: World) -> None:
+    due_us = world.now_us + MINUTE_US
+    job = await world.register(due_us)
+    lease = await world.own_all()
+    key, _ = await world.arm(lease, job, due_us)
+    await world.history.cancel(world.tenant_id, key)
+    await world.history.retry(world.tenant_id, [key])
+    run, _ = await world.history.get_run(world.tenant_id, key)
+    assert run.retry_at_us is not None
+    claimed = ClaimedRetry(key, run.retry_at_us, world.token())
+    await world.timers.arm_retries(lease, [claimed])
+    assert [run.key for run in await world.runs.list_unfinished(lease, ALL, 9)] == [key]
+    await world.runs.settle([world.settled(key, claimed.token, RunState.SUCCEEDED)])
+    assert await world.runs.list_unfinished(lease, ALL, 9) == []
+
+
+async def test_heartbeats_carry_the_token(world: World) -> None:
+    job = await world.register(world.now_us)
+    key, token = await world.arm(await world.own_all(), job, world.now_us)
+    assert await world.history.heartbeat(world.tenant_id, key, token)
+    assert not await world.history.heartbeat(world.tenant_id, key, token - 1)
+    (checked,) = await world.runs.recheck([key])
+    assert checked.heartbeat_at_us is not None
+    await world.runs.settle([world.settled(key, token, RunState.SUCCEEDED)])
+    assert not await world.history.heartbeat(world.tenant_id, key, token)

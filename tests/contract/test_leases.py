@@ -1,0 +1,112 @@
+"""Leases and partitions, on memory and on Postgres."""
+
+from uuid import uuid4
+
+import pytest
+from tests.contract.conftest import ALL, TTL_US, World
+
+from wheelsched.errors import FenceRaised, LeaseLost
+from wheelsched.ports import Lease
+
+
+async def test_a_new_shard_owns_nothing_until_it_acquires(world: World) -> None:
+    lease = await world.leases.join(uuid4(), TTL_US, "host:1")
+    survey = await world.leases.survey()
+    assert [view.shard_id for view in survey.shards] == [lease.shard_id]
+    assert survey.shards[0].address == "host:1"
+    assert not survey.shards[0].is_expired
+    assert len(survey.partitions) == 256
+    assert all(row.owner is None for row in survey.partitions)
+
+
+async def test_joining_again_is_the_same_lease(world: World) -> None:
+    shard_id = uuid4()
+    assert await world.leases.join(shard_id, TTL_US) == await world.leases.join(shard_id, TTL_US)
+
+
+async def test_acquiring_takes_what_is_free_with_a_new_epoch(world: World) -> None:
+    first, second = [await world.leases.join(uuid4(), TTL_US) for _ in range(2)]
+    mine = await world.leases.acquire(first, [1, 2])
+    assert [(row.partition, row.epoch) for row in mine] == [(1, 1), (2, 1)]
+    theirs = await world.leases.acquire(second, [2, 3])
+    assert [(row.partition, row.epoch) for row in theirs] == [(3, 1)]
+
+
+async def test_acquiring_again_keeps_the_epoch(world: World) -> None:
+    lease = await world.own_all()
+    again = await world.leases.acquire(lease, [7])
+    assert [row.epoch for row in again] == [1]
+
+
+async def test_a_released_partition_goes_to_the_next_with_a_higher_epoch(world: World) -> None:
+    first = await world.own_all()
+    second = await world.leases.join(uuid4(), TTL_US)
+    await world.leases.release(first, [7])
+    taken = await world.leases.acquire(second, ALL)
+    assert [(row.partition, row.epoch) for row in taken] == [(7, 2)]
+
+
+async def test_releasing_raises_the_fence_once_even_when_sent_again(world: World) -> None:
+    lease = await world.own_all()
+    released = await world.leases.release(lease, [7])
+    assert await world.leases.release(lease, [7]) == released
+    assert released.fence == lease.fence + 1
+    with pytest.raises(FenceRaised):
+        await world.leases.acquire(lease, [7])
+    assert len(await world.leases.acquire(released, [7])) == 1
+
+
+async def test_a_lease_that_was_released_twice_since_is_refused(world: World) -> None:
+    lease = await world.own_all()
+    later = await world.leases.release(await world.leases.release(lease, [1]), [2])
+    assert later.fence == lease.fence + 2
+    with pytest.raises(FenceRaised):
+        await world.leases.release(lease, [3])
+
+
+async def test_leaving_frees_everything(world: World) -> None:
+    lease = await world.own_all()
+    await world.leases.leave(lease)
+    await world.leases.leave(lease)
+    survey = await world.leases.survey()
+    assert survey.shards == ()
+    assert all(row.owner is None for row in survey.partitions)
+    with pytest.raises(LeaseLost):
+        await world.leases.renew(lease, TTL_US)
+
+
+async def test_a_live_lease_is_not_taken_over(world: World) -> None:
+    first = await world.own_all()
+    second = await world.leases.join(uuid4(), TTL_US)
+    assert not await world.leases.take_over(second, first.shard_id, 0)
+    await world.leases.renew(first, TTL_US)
+
+
+async def test_an_expired_lease_that_was_renewed_since_is_not_taken_over(world: World) -> None:
+    first = await world.leases.join(uuid4(), TTL_US)
+    second = await world.leases.join(uuid4(), TTL_US)
+    await world.leases.renew(first, -1)
+    assert not await world.leases.take_over(second, first.shard_id, 0)
+
+
+async def test_an_expired_lease_that_stood_still_is_taken_over(world: World) -> None:
+    first = await world.own_all()
+    second = await world.leases.join(uuid4(), TTL_US)
+    await world.leases.renew(first, -1)
+    survey = await world.leases.survey()
+    seen = {view.shard_id: view for view in survey.shards}
+    assert seen[first.shard_id].is_expired
+    assert await world.leases.take_over(second, first.shard_id, seen[first.shard_id].renewals)
+    assert not await world.leases.take_over(second, first.shard_id, 1)
+    taken = await world.leases.acquire(second, ALL)
+    assert {row.epoch for row in taken} == {2}
+    with pytest.raises(LeaseLost):
+        await world.leases.renew(first, TTL_US)
+    with pytest.raises(LeaseLost):
+        await world.leases.acquire(first, ALL)
+
+
+async def test_nobody_takes_over_itself_or_without_a_lease(world: World) -> None:
+    own = await world.leases.join(uuid4(), -1)
+    assert not await world.leases.take_over(own, own.shard_id, 0)
+    assert not await world.leases.take_over(Lease(uuid4(), 1), own.shard_id, 0)

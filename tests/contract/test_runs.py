@@ -1,0 +1,179 @@
+"""Settling and sweeping, on memory and on Postgres."""
+
+import pytest
+from tests.contract.conftest import ALL, MINUTE_US, World
+
+from wheelsched.core.model import RunState, SkipReason
+from wheelsched.core.partition import partition_of
+from wheelsched.errors import LeaseLost
+from wheelsched.ports import Adoption, ClaimedRetry
+
+
+async def test_an_outcome_is_written_once(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    done = world.settled(key, token, RunState.SUCCEEDED, http_status=204)
+    assert await world.runs.settle([done]) == set()
+    first, _ = await world.history.get_run(world.tenant_id, key)
+    assert (first.state, first.attempt, first.http_status) == (RunState.SUCCEEDED, 1, 204)
+    assert (first.started_at_us, first.lateness_us) == (world.now_us + 2_000, 2_000)
+    assert first.finished_at_us == world.now_us + 9_000
+    other = world.settled(key, token, RunState.DEAD, error="late")
+    assert await world.runs.settle([done, other]) == set()
+    assert (await world.history.get_run(world.tenant_id, key))[0] == first
+
+
+async def test_a_stale_outcome_changes_nothing(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    stale = world.settled(key, token - 1, RunState.SUCCEEDED)
+    good = world.settled(key, token, RunState.DEAD, error="no")
+    assert await world.runs.settle([stale]) == {key}
+    assert await world.runs.settle([stale]) == {key}
+    assert await world.state(key) is RunState.ARMED
+    assert await world.runs.settle([good]) == set()
+    assert await world.state(key) is RunState.DEAD
+
+
+async def test_a_worker_that_accepts_is_running_until_it_completes(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    accepted = world.settled(key, token, RunState.RUNNING, http_status=202)
+    await world.runs.settle([accepted])
+    await world.runs.settle([accepted])
+    run, _ = await world.history.get_run(world.tenant_id, key)
+    assert (run.state, run.attempt, run.finished_at_us) == (RunState.RUNNING, 1, None)
+    skip = world.settled(key, token, RunState.SKIPPED, skip_reason=SkipReason.OVERLAP)
+    await world.runs.settle([skip])
+    assert await world.state(key) is RunState.RUNNING
+    await world.runs.settle([world.settled(key, token, RunState.SUCCEEDED)])
+    run, _ = await world.history.get_run(world.tenant_id, key)
+    assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
+
+
+async def test_an_overlap_is_skipped_without_an_attempt(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    skip = world.settled(
+        key,
+        token,
+        RunState.SKIPPED,
+        skip_reason=SkipReason.OVERLAP,
+        started_at_us=None,
+        lateness_us=None,
+    )
+    await world.runs.settle([skip])
+    run, _ = await world.history.get_run(world.tenant_id, key)
+    assert (run.state, run.attempt, run.skip_reason) == (
+        RunState.SKIPPED,
+        0,
+        SkipReason.OVERLAP,
+    )
+
+
+async def test_an_unknown_run_is_not_stale_and_is_not_made(world: World) -> None:
+    job = await world.register(world.now_us)
+    key, _ = await world.arm(await world.own_all(), job, world.now_us)
+    unknown = key._replace(job_id=world.job().job_id)
+    assert await world.runs.settle([world.settled(unknown, 1, RunState.SUCCEEDED)]) == set()
+    assert await world.runs.recheck([unknown]) == []
+
+
+async def test_the_next_owner_finds_what_is_unfinished_and_adopts_it(world: World) -> None:
+    jobs = [await world.register(world.now_us, name) for name in ("armed", "running", "done")]
+    dead = await world.own_all()
+    armed, running, done = [await world.arm(dead, job, world.now_us) for job in jobs]
+    await world.runs.settle(
+        [
+            world.settled(*running, RunState.RUNNING),
+            world.settled(*done, RunState.SUCCEEDED),
+        ]
+    )
+    await world.leases.leave(dead)
+    owner = await world.own_all()
+    unfinished = await world.runs.list_unfinished(owner, ALL, 10)
+    assert {run.key for run in unfinished} == {armed[0], running[0]}
+
+    token = 2 << 32
+    adoptions = [Adoption(armed[0], armed[1], token), Adoption(running[0], running[1], token)]
+    assert await world.runs.adopt(owner, adoptions) == set()
+    assert await world.runs.adopt(owner, adoptions) == {armed[0], running[0]}
+    checked = {row.key: row for row in await world.runs.recheck([armed[0], running[0]])}
+    assert checked[armed[0]].token == token
+    assert checked[running[0]].state is RunState.RUNNING
+
+    late = world.settled(*armed, RunState.SUCCEEDED)
+    assert await world.runs.settle([late]) == {armed[0]}
+    assert await world.state(armed[0]) is RunState.ARMED
+    with pytest.raises(LeaseLost):
+        await world.runs.adopt(dead, adoptions)
+
+
+async def test_a_token_never_goes_back(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    assert await world.runs.adopt(lease, [Adoption(key, token, token)]) == {key}
+
+
+async def test_unfinished_runs_come_in_pages_and_only_of_what_is_owned(world: World) -> None:
+    lease = await world.own_all()
+    keys = set()
+    for number in range(7):
+        job = await world.register(world.now_us + number * 1_000, f"job {number}")
+        keys.add((await world.arm(lease, job, world.now_us + number * 1_000))[0])
+    seen = []
+    after = None
+    while page := await world.runs.list_unfinished(lease, ALL, 3, after):
+        seen += page
+        after = page[-1]
+    assert len(seen) == 7
+    assert {run.key for run in seen} == keys
+    given_up = partition_of(seen[0].job_id)
+    lease = await world.leases.release(lease, [given_up])
+    left = await world.runs.list_unfinished(lease, ALL, 10)
+    assert all(partition_of(run.job_id) != given_up for run in left)
+
+
+async def test_the_mark_bounds_the_sweep_and_arming_lowers_it(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, _ = await world.arm(lease, job, world.now_us)
+    partition = partition_of(job.job_id)
+    await world.timers.advance(lease, {partition: world.now_us + 1})
+    assert await world.runs.list_unfinished(lease, ALL, 10) == []
+    early_us = world.now_us - MINUTE_US
+    resumed = await world.jobs.pause(world.tenant_id, job.job_id)
+    resumed = await world.jobs.resume(world.tenant_id, job.job_id, early_us)
+    await world.arm(lease, resumed.job, early_us)
+    unfinished = await world.runs.list_unfinished(lease, ALL, 10)
+    assert [run.due_us for run in unfinished] == [early_us, key.due_us]
+
+
+async def test_a_run_with_a_retry_is_found_whatever_the_mark_says(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    failed = world.settled(key, token, RunState.RETRYING, retry_at_us=world.now_us)
+    await world.runs.settle([failed])
+    await world.timers.advance(lease, {partition_of(job.job_id): world.now_us + MINUTE_US})
+    assert await world.runs.list_unfinished(lease, ALL, 10) == []
+    again = ClaimedRetry(key, world.now_us, world.token())
+    await world.timers.arm_retries(lease, [again])
+    assert [run.key for run in await world.runs.list_unfinished(lease, ALL, 10)] == [key]
+    await world.runs.settle([world.settled(key, again.token, RunState.SUCCEEDED)])
+    assert await world.runs.list_unfinished(lease, ALL, 10) == []
+
+
+async def test_only_the_owner_moves_the_mark(world: World) -> None:
+    job = await world.register(world.now_us)
+    first = await world.own_all()
+    await world.arm(first, job, world.now_us)
+    await world.leases.leave(first)
+    second = await world.own_all()
+    await world.timers.advance(first, {partition_of(job.job_id): world.now_us + 1})
+    assert len(await world.runs.list_unfinished(second, ALL, 10)) == 1

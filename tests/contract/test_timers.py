@@ -1,0 +1,197 @@
+"""Loading and arming, on memory and on Postgres."""
+
+import pytest
+from tests.contract.conftest import ALL, MINUTE_US, World
+
+from wheelsched.core.misfire import Skip
+from wheelsched.core.model import JobState, RunKey, RunState, SkipReason
+from wheelsched.core.partition import partition_of
+from wheelsched.errors import FenceRaised, LeaseLost
+from wheelsched.ports import ClaimedRetry, ClaimedRun, Retry
+
+
+async def test_a_horizon_holds_what_is_due_in_the_partitions_asked_for(world: World) -> None:
+    job = await world.register(world.now_us)
+    later = await world.register(world.now_us + 1, "later")
+    here = partition_of(job.job_id)
+    assert list(await world.timers.load([here], world.now_us)) == [(job.job_id, world.now_us, 1)]
+    elsewhere = set(ALL) - {here, partition_of(later.job_id)}
+    assert list(await world.timers.load(elsewhere, world.now_us + 1)) == []
+    assert len(await world.timers.load(ALL, world.now_us + 1)) == 2
+
+
+async def test_an_empty_horizon(world: World) -> None:
+    horizon = await world.timers.load(ALL, world.now_us)
+    assert len(horizon) == 0
+    assert horizon.retries == ()
+
+
+async def test_definitions_come_back_as_they_were_written(world: World) -> None:
+    job = await world.register(world.now_us)
+    gone = world.job("gone")
+    assert await world.timers.read_jobs([job.job_id, gone.job_id]) == [job]
+
+
+async def test_arming_moves_the_timer_and_writes_the_run(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    run, attempts = await world.history.get_run(world.tenant_id, key)
+    assert (run.state, run.token, run.shard) == (RunState.ARMED, token, lease.shard_id)
+    assert run.attempt == 0
+    assert run.armed_at_us is not None
+    assert attempts == []
+    assert await world.due(job) == world.now_us + MINUTE_US
+
+
+async def test_a_due_time_is_armed_once(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    assert await world.timers.arm(lease, [world.claim(job, world.now_us)]) == {key}
+    checked = await world.runs.recheck([key])
+    assert [(row.state, row.token) for row in checked] == [(RunState.ARMED, token)]
+
+
+async def test_the_lost_are_named_and_the_others_won(world: World) -> None:
+    lease = await world.own_all()
+    one, two = [await world.register(world.now_us, name) for name in ("one", "two")]
+    await world.arm(lease, one, world.now_us)
+    claims = [world.claim(one, world.now_us), world.claim(two, world.now_us)]
+    assert await world.timers.arm(lease, claims) == {RunKey(one.job_id, world.now_us)}
+    assert await world.state(RunKey(two.job_id, world.now_us)) is RunState.ARMED
+
+
+async def test_an_old_version_wins_nothing(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    claim = world.claim(job, world.now_us, version=2)
+    assert await world.timers.arm(lease, [claim]) == {RunKey(job.job_id, world.now_us)}
+    assert await world.due(job) == world.now_us
+
+
+async def test_a_lost_lease_arms_nothing(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    await world.leases.leave(lease)
+    with pytest.raises(LeaseLost):
+        await world.timers.arm(lease, [world.claim(job, world.now_us)])
+    assert await world.due(job) == world.now_us
+
+
+async def test_a_raised_fence_arms_nothing(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    renewed = await world.leases.release(lease, [])
+    with pytest.raises(FenceRaised):
+        await world.timers.arm(lease, [world.claim(job, world.now_us)])
+    assert await world.timers.arm(renewed, [world.claim(job, world.now_us)]) == set()
+
+
+async def test_a_misfire_writes_its_skip_and_its_runs_at_once(world: World) -> None:
+    first_us = world.now_us - 10 * MINUTE_US
+    job = await world.register(first_us)
+    lease = await world.own_all()
+    skip = Skip(
+        reason=SkipReason.SUPERSEDED,
+        count=8,
+        first_us=first_us,
+        last_us=world.now_us - 3 * MINUTE_US,
+    )
+    runs = tuple(ClaimedRun(world.now_us - n * MINUTE_US, world.token()) for n in (2, 1))
+    claim = world.claim(job, first_us, next_due_us=world.now_us, runs=runs, skip=skip)
+    assert await world.timers.arm(lease, [claim]) == set()
+    history = await world.history.list_runs(world.tenant_id, job.job_id, 10)
+    assert [(run.due_us, run.state) for run in history] == [
+        (world.now_us - MINUTE_US, RunState.ARMED),
+        (world.now_us - 2 * MINUTE_US, RunState.ARMED),
+        (world.now_us - 3 * MINUTE_US, RunState.SKIPPED),
+    ]
+    skipped = history[-1]
+    assert (skipped.skip_reason, skipped.missed_count) == (SkipReason.SUPERSEDED, 8)
+    assert skipped.missed_since_us == first_us
+    assert await world.due(job) == world.now_us
+    assert await world.timers.arm(lease, [claim]) == {
+        RunKey(job.job_id, run.due_us) for run in runs
+    }
+
+
+async def test_days_that_nobody_prepared_are_no_obstacle(world: World) -> None:
+    long_ago_us = world.now_us - 400 * 24 * 60 * MINUTE_US
+    job = await world.register(long_ago_us)
+    lease = await world.own_all()
+    key, _ = await world.arm(lease, job, long_ago_us)
+    assert await world.state(key) is RunState.ARMED
+
+
+async def test_a_run_that_exists_already_is_lost_and_the_schedule_goes_on(world: World) -> None:
+    """A job that is paused while armed and then resumed from before meets its own past."""
+    due_us = world.now_us + MINUTE_US
+    job = await world.register(due_us)
+    lease = await world.own_all()
+    key, _ = await world.arm(lease, job, due_us)
+    await world.jobs.pause(world.tenant_id, job.job_id)
+    resumed = await world.jobs.resume(world.tenant_id, job.job_id, due_us)
+    claim = world.claim(resumed.job, due_us)
+    assert await world.timers.arm(lease, [claim]) == {key}
+    assert await world.due(job) == due_us + MINUTE_US
+    assert await world.state(key) is RunState.SKIPPED
+
+
+async def test_a_schedule_that_has_ended_is_never_loaded_and_finishes(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    await world.timers.finish(lease, [job.job_id])
+    assert await world.job_state(job) is JobState.ACTIVE
+    claim = world.claim(job, world.now_us, next_due_us=None)
+    assert await world.timers.arm(lease, [claim]) == set()
+    assert await world.due(job) is None
+    await world.timers.finish(lease, [job.job_id])
+    assert await world.job_state(job) is JobState.FINISHED
+
+
+async def test_a_worker_that_is_gone_pauses_its_job(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    await world.timers.pause_gone(lease, [job.job_id])
+    await world.timers.pause_gone(lease, [job.job_id])
+    paused = await world.jobs.get(world.tenant_id, job.job_id)
+    assert (paused.state, paused.version) == (JobState.PAUSED, 2)
+    assert paused.paused_at_us is not None
+    assert await world.due(job) is None
+
+
+async def test_a_retry_is_loaded_armed_once_and_settled(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    retry_at_us = world.now_us + 5_000_000
+    failed = world.settled(
+        key, token, RunState.RETRYING, retry_at_us=retry_at_us, error="boom", http_status=500
+    )
+    assert await world.runs.settle([failed]) == set()
+    assert (await world.timers.load(ALL, retry_at_us)).retries == (Retry(key, retry_at_us),)
+    assert (await world.timers.load(ALL, retry_at_us - 1)).retries == ()
+
+    again = ClaimedRetry(key, retry_at_us, world.token())
+    assert await world.timers.arm_retries(lease, [again]) == set()
+    assert await world.timers.arm_retries(lease, [again]) == {key}
+    assert (await world.timers.load(ALL, retry_at_us)).retries == ()
+
+    done = world.settled(key, again.token, RunState.SUCCEEDED, http_status=200)
+    assert await world.runs.settle([done]) == set()
+    run, attempts = await world.history.get_run(world.tenant_id, key)
+    assert (run.state, run.attempt, run.http_status) == (RunState.SUCCEEDED, 2, 200)
+    assert [(row.attempt, row.token, row.shard) for row in attempts] == [(1, token, lease.shard_id)]
+
+
+async def test_a_retry_needs_the_lease(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    failed = world.settled(key, token, RunState.RETRYING, retry_at_us=world.now_us)
+    await world.runs.settle([failed])
+    await world.leases.leave(lease)
+    with pytest.raises(LeaseLost):
+        await world.timers.arm_retries(lease, [ClaimedRetry(key, world.now_us, world.token())])
+    assert await world.state(key) is RunState.RETRYING

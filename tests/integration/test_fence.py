@@ -1,0 +1,213 @@
+"""The fence, on a real Postgres: the properties that everything else is built on.
+
+Statements are held open in transactions of their own, so that each test decides what commits
+first. A statement that must wait is seen waiting in the server's own view.
+"""
+
+import asyncio
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+from tests.postgres import Connect
+
+from wheelsched.store.connection import Connection
+from wheelsched.store.queries import load_queries
+
+QUERIES = load_queries("leases.sql") | load_queries("timers.sql")
+TTL_US = 5_000_000
+DUE_US = 1_800_000_000_000_000
+NEXT_US = DUE_US + 60_000_000
+TENANT = uuid4()
+
+CLAIM_WITH_PLAIN_EXISTS = """
+    UPDATE timers SET due_at = $3
+    WHERE job_id = $2 AND EXISTS (SELECT FROM shards WHERE shard_id = $1)
+    RETURNING job_id
+"""
+
+
+class Bench:
+    """Three connections: the holder's, its renewal's, and the candidate's."""
+
+    def __init__(self, claims: Connection, lease: Connection, other: Connection) -> None:
+        self.claims, self.lease, self.other = claims, lease, other
+        self.holder, self.candidate, self.job_id = uuid4(), uuid4(), uuid4()
+
+    async def prepare(self) -> None:
+        for shard_id in (self.holder, self.candidate):
+            await self.lease.fetchval(QUERIES["join_shards"], shard_id, None, TTL_US)
+        await self.lease.execute("INSERT INTO timers VALUES ($1, 7, 1, $2)", self.job_id, DUE_US)
+        await self.lease.execute(QUERIES["make_days"], [DUE_US])
+        await self.lease.fetch(QUERIES["acquire"], self.holder, 1, [7])
+
+    async def arm(self, connection: Connection, fence: int = 1) -> asyncpg.Record:
+        arguments = [[self.job_id], [DUE_US], [1], [NEXT_US], [TENANT], [1 << 32]]
+        row = await connection.fetchrow(QUERIES["arm"], self.holder, fence, *arguments)
+        assert row
+        return row
+
+    async def expire_holder(self) -> None:
+        await self.other.execute(
+            "UPDATE shards SET expires_at = '-infinity' WHERE shard_id = $1", self.holder
+        )
+
+    async def take_over(self, connection: Connection) -> UUID | None:
+        taken: UUID | None = await connection.fetchval(
+            QUERIES["take_over"], self.candidate, 1, self.holder, 0
+        )
+        return taken
+
+    async def is_waiting(self, connection: Connection) -> bool:
+        """Whether the connection waits for a lock, by the word of the server."""
+        found = await self.other.fetchval(
+            "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $1",
+            connection.get_server_pid(),
+        )
+        return bool(found)
+
+    async def wait_until_waiting(self, connection: Connection) -> None:
+        async with asyncio.timeout(30):
+            while not await self.is_waiting(connection):
+                await asyncio.sleep(0.005)
+
+    async def runs(self) -> list[asyncpg.Record]:
+        return await self.other.fetch("SELECT * FROM runs")
+
+
+@pytest.fixture
+async def bench(database: str, connect: Connect) -> Bench:
+    bench = Bench(await connect(database), await connect(database), await connect(database))
+    await bench.prepare()
+    return bench
+
+
+async def test_a_claim_is_won_once_and_its_replay_wins_nothing(bench: Bench) -> None:
+    first = await bench.arm(bench.claims)
+    replay = await bench.arm(bench.claims)
+    assert (first["is_held"], first["won"]) == (True, 1)
+    assert (replay["is_held"], replay["won"]) == (True, 0)
+    assert len(await bench.runs()) == 1
+
+
+async def test_a_renewal_does_not_wait_for_an_open_claim(bench: Bench) -> None:
+    async with bench.claims.transaction():
+        await bench.arm(bench.claims)
+        await bench.lease.execute("SET lock_timeout = '1ms'")
+        assert await bench.lease.fetchval(QUERIES["renew"], bench.holder, TTL_US) == 1
+
+
+async def test_a_claim_does_not_wait_for_an_open_renewal(bench: Bench) -> None:
+    async with bench.lease.transaction():
+        await bench.lease.fetchval(QUERIES["renew"], bench.holder, TTL_US)
+        await bench.claims.execute("SET lock_timeout = '1ms'")
+        assert (await bench.arm(bench.claims))["won"] == 1
+
+
+async def test_two_claims_of_one_shard_do_not_wait_for_each_other(bench: Bench) -> None:
+    async with bench.claims.transaction():
+        await bench.arm(bench.claims)
+        await bench.other.execute("SET lock_timeout = '1ms'")
+        held = await bench.other.fetchval(
+            "SELECT true FROM shards WHERE shard_id = $1 FOR KEY SHARE", bench.holder
+        )
+        assert held
+
+
+async def test_a_takeover_waits_for_the_claim_in_flight(bench: Bench) -> None:
+    await bench.expire_holder()
+    async with bench.claims.transaction():
+        assert (await bench.arm(bench.claims))["won"] == 1
+        taking = asyncio.create_task(bench.take_over(bench.lease))
+        await bench.wait_until_waiting(bench.lease)
+    assert await taking == bench.holder
+    assert [run["shard"] for run in await bench.runs()] == [bench.holder]
+
+
+async def test_a_claim_that_waited_for_a_takeover_wins_nothing(bench: Bench) -> None:
+    await bench.expire_holder()
+    async with bench.lease.transaction():
+        assert await bench.take_over(bench.lease) == bench.holder
+        arming = asyncio.create_task(bench.arm(bench.claims))
+        await bench.wait_until_waiting(bench.claims)
+    assert (await arming)["is_held"] is False
+    assert await bench.runs() == []
+    assert await bench.other.fetchval("SELECT due_at FROM timers") == DUE_US
+
+
+async def test_a_claim_after_a_takeover_wins_nothing(bench: Bench) -> None:
+    await bench.expire_holder()
+    await bench.take_over(bench.lease)
+    assert (await bench.arm(bench.claims))["is_held"] is False
+    assert await bench.runs() == []
+
+
+async def test_plain_exists_is_no_fence(bench: Bench) -> None:
+    """Why the fence is a lock: with EXISTS a claim commits after the takeover has committed."""
+    await bench.expire_holder()
+    async with bench.claims.transaction():
+        claimed = await bench.claims.fetchval(
+            CLAIM_WITH_PLAIN_EXISTS, bench.holder, bench.job_id, NEXT_US
+        )
+        assert claimed == bench.job_id
+        assert await bench.take_over(bench.lease) == bench.holder
+        assert await bench.other.fetchval("SELECT due_at FROM timers") == DUE_US
+    assert await bench.other.fetchval("SELECT due_at FROM timers") == NEXT_US
+
+
+async def test_handing_over_waits_for_the_claim_in_flight(bench: Bench) -> None:
+    async with bench.claims.transaction():
+        assert (await bench.arm(bench.claims))["won"] == 1
+        releasing = asyncio.create_task(
+            bench.lease.fetchval(QUERIES["release"], bench.holder, 1, [7])
+        )
+        await bench.wait_until_waiting(bench.lease)
+    assert await releasing == 2
+
+
+async def test_a_claim_that_waited_for_a_hand_over_wins_nothing(bench: Bench) -> None:
+    async with bench.lease.transaction():
+        await bench.lease.fetchval(QUERIES["release"], bench.holder, 1, [7])
+        arming = asyncio.create_task(bench.arm(bench.claims))
+        await bench.wait_until_waiting(bench.claims)
+    assert (await arming)["is_held"] is False
+    assert await bench.runs() == []
+
+
+async def test_a_claim_sent_before_a_hand_over_and_arriving_after_wins_nothing(
+    bench: Bench,
+) -> None:
+    await bench.lease.fetchval(QUERIES["release"], bench.holder, 1, [7])
+    assert (await bench.arm(bench.claims, fence=1))["is_held"] is False
+    assert (await bench.arm(bench.claims, fence=2))["won"] == 1
+
+
+async def test_a_takeover_needs_the_lease_to_have_expired(bench: Bench) -> None:
+    assert await bench.take_over(bench.lease) is None
+
+
+async def test_a_takeover_needs_the_lease_to_have_stood_still(bench: Bench) -> None:
+    """The database's clock jumped: every lease looks expired, and this one was renewed since."""
+    await bench.lease.fetchval(QUERIES["renew"], bench.holder, TTL_US)
+    await bench.expire_holder()
+    assert await bench.take_over(bench.lease) is None
+
+
+async def test_a_takeover_frees_the_partitions_and_the_epoch_grows(bench: Bench) -> None:
+    await bench.expire_holder()
+    await bench.take_over(bench.lease)
+    rows = await bench.lease.fetch(QUERIES["acquire"], bench.candidate, 1, [7])
+    assert [tuple(row) for row in rows] == [(7, 2)]
+    replay = await bench.lease.fetch(QUERIES["acquire"], bench.candidate, 1, [7])
+    assert [tuple(row) for row in replay] == [(7, 2)]
+
+
+async def test_a_claim_cut_off_before_its_commit_leaves_the_timer(bench: Bench) -> None:
+    transaction = bench.claims.transaction()
+    await transaction.start()
+    assert (await bench.arm(bench.claims))["won"] == 1
+    bench.claims.terminate()
+    await bench.expire_holder()
+    assert await bench.take_over(bench.lease) == bench.holder
+    assert await bench.runs() == []
+    assert await bench.other.fetchval("SELECT due_at FROM timers") == DUE_US

@@ -1,0 +1,101 @@
+"""Migrations on a real Postgres."""
+
+import asyncio
+
+import asyncpg
+import pytest
+from tests.postgres import Connect
+
+from wheelsched.errors import SchemaDiverged, SchemaTooNew, SchemaTooOld
+from wheelsched.store.connection import Connection
+from wheelsched.store.migrate import check_schema, known_migrations, migrate, pending
+
+
+@pytest.fixture
+async def connection(empty_database: str, connect: Connect) -> Connection:
+    return await connect(empty_database)
+
+
+def test_the_numbers_have_no_gap() -> None:
+    numbers = [migration.number for migration in known_migrations()]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+async def test_the_second_time_there_is_nothing_to_do(
+    connection: Connection,
+) -> None:
+    assert await pending(connection) == known_migrations()
+    assert await migrate(connection) == known_migrations()
+    assert await migrate(connection) == []
+    await check_schema(connection)
+
+
+async def test_many_at_once_apply_each_migration_once(
+    empty_database: str, connect: Connect
+) -> None:
+    connections = [await connect(empty_database) for _ in range(8)]
+    applied = await asyncio.gather(*(migrate(connection) for connection in connections))
+    assert sorted(map(len, applied)) == [0] * 7 + [len(known_migrations())]
+
+
+async def test_a_migration_that_fails_leaves_nothing_behind(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = known_migrations()
+    broken = type(known[0])(len(known) + 1, "broken", "CREATE TABLE half (); SELECT 1 / 0")
+    monkeypatch.setattr("wheelsched.store.migrate.known_migrations", lambda: [*known, broken])
+    with pytest.raises(asyncpg.DivisionByZeroError):
+        await migrate(connection)
+    monkeypatch.undo()
+    assert await pending(connection) == known
+
+
+async def test_an_older_schema_is_refused(connection: Connection) -> None:
+    with pytest.raises(SchemaTooOld, match="0001_roles"):
+        await check_schema(connection)
+
+
+async def test_a_newer_schema_is_refused(connection: Connection) -> None:
+    await migrate(connection)
+    await connection.execute("INSERT INTO wheelsched.migrations VALUES (9999, 'future', 'x')")
+    with pytest.raises(SchemaTooNew, match="9999_future"):
+        await check_schema(connection)
+    with pytest.raises(SchemaTooNew):
+        await migrate(connection)
+
+
+async def test_a_migration_that_was_changed_afterwards_is_refused(
+    connection: Connection,
+) -> None:
+    await migrate(connection)
+    await connection.execute("UPDATE wheelsched.migrations SET digest = 'x' WHERE number = 1")
+    with pytest.raises(SchemaDiverged, match="0001_roles"):
+        await check_schema(connection)
+
+
+async def test_days_are_made_once_by_many_and_cover_the_day(
+    database: str, connect: Connect
+) -> None:
+    connections = [await connect(database) for _ in range(4)]
+    sql = "SELECT wheelsched.make_days(ARRAY['2026-03-08', '2026-03-09']::date[])"
+    made = await asyncio.gather(*(connection.fetchval(sql) for connection in connections))
+    assert sorted(made) == [0, 0, 0, 2]
+    insert = """
+        INSERT INTO wheelsched.runs (job_id, due_at, tenant_id, partition, state)
+        VALUES (gen_random_uuid(), $1::text::timestamptz, gen_random_uuid(), 0, 'armed')
+    """
+    for instant in ("2026-03-08 00:00:00Z", "2026-03-09 23:59:59.999999Z"):
+        await connections[0].execute(insert, instant)
+    with pytest.raises(asyncpg.CheckViolationError):
+        await connections[0].execute(insert, "2026-03-10 00:00:00Z")
+
+
+async def test_making_days_waits_for_no_open_statement_of_the_hot_path(
+    database: str, connect: Connect
+) -> None:
+    hot, maintenance = await connect(database), await connect(database)
+    await maintenance.execute("SELECT wheelsched.make_days(ARRAY['2026-03-08']::date[])")
+    async with hot.transaction():
+        await hot.execute("UPDATE wheelsched.runs SET state = 'dead'")
+        await maintenance.execute("SET lock_timeout = '5s'")
+        await maintenance.execute("SELECT wheelsched.make_days(ARRAY['2026-03-09']::date[])")

@@ -1,0 +1,181 @@
+"""The plans of the hot statements on a million rows, with the settings that the store uses.
+
+A day's table is never analysed before it is used, so neither is it here.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+from tests.postgres import temporary_database
+
+from wheelsched.store.connection import Connection, use_plain_values
+from wheelsched.store.database import PLANNING
+from wheelsched.store.queries import load_queries
+
+QUERIES = load_queries("timers.sql") | load_queries("runs.sql") | load_queries("leases.sql")
+MILLION = 1_000_000
+BATCH = 1_000
+DUE_US = 1_800_000_000_000_000
+MINUTE_US = 60_000_000
+SHARD = uuid4()
+OWNED = list(range(0, 256, 3))
+
+# Timers: a thousand a second from now on. Runs: the ten minutes before, all ended but a few, in
+# the middle of ninety days of tables.
+FILL = """
+    SELECT make_days(ARRAY(SELECT date '2027-01-15' + n FROM generate_series(-60, 29) AS n));
+    INSERT INTO timers
+    SELECT job_id, get_byte(sha256(uuid_send(job_id)), 0), 1,
+        timestamptz '2027-01-15 08:00:00Z' + n * interval '1 millisecond'
+    FROM (
+        SELECT lpad(to_hex(n), 32, '0')::uuid AS job_id, n FROM generate_series(0, 999999) AS n
+    ) AS jobs;
+    INSERT INTO runs (job_id, due_at, tenant_id, partition, state, token, shard)
+    SELECT job_id, due_at - interval '10 minutes', job_id, partition,
+        CASE WHEN random() < 0.001 THEN 'armed' ELSE 'succeeded' END, 1, job_id
+    FROM timers;
+    INSERT INTO retries
+    SELECT job_id, due_at - interval '10 minutes', partition, due_at FROM timers LIMIT 10000;
+    ANALYZE timers;
+"""
+
+
+@pytest.fixture(scope="module")
+def filled(server_url: str, template: str) -> Iterator[str]:
+    """A database with a million timers and a million runs, made once."""
+    with asyncio.Runner() as runner:
+        made = temporary_database(server_url, template)
+        url = runner.run(made.__aenter__())
+        runner.run(_fill(url))
+        yield url
+        runner.run(made.__aexit__(None, None, None))
+
+
+async def _fill(url: str) -> None:
+    connection = await asyncpg.connect(url, server_settings={"search_path": "wheelsched"})
+    await connection.execute(FILL)
+    await connection.execute(
+        "INSERT INTO shards (shard_id, expires_at) VALUES ($1, 'infinity')", SHARD
+    )
+    await connection.execute(
+        "UPDATE partitions SET owner = $1, live_since = '2027-01-15 07:50:00Z'"
+        " WHERE partition = ANY ($2::smallint[])",
+        SHARD,
+        OWNED,
+    )
+    await connection.close()
+
+
+@pytest.fixture
+async def shard(filled: str) -> AsyncIterator[Connection]:
+    """A connection as the store's are. What it writes is undone."""
+    settings = {"search_path": "wheelsched", "role": "wheelsched_shard", **PLANNING["shard"]}
+    connection = await asyncpg.connect(filled, server_settings=settings)
+    await use_plain_values(connection)
+    transaction = connection.transaction()
+    await transaction.start()
+    yield connection
+    await transaction.rollback()
+    await connection.close()
+
+
+async def explain(connection: Connection, name: str, *arguments: object) -> dict[str, Any]:
+    """The plan of a statement that is executed, as a document."""
+    sql = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) {QUERIES[name]}"
+    document = json.loads(await connection.fetchval(sql, *arguments))
+    plan: dict[str, Any] = document[0]["Plan"]
+    return plan
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The nodes that were executed."""
+    if plan.get("Actual Loops", 1):
+        yield plan
+        for child in plan.get("Plans", ()):
+            yield from nodes(child)
+
+
+def check(plan: dict[str, Any], most_rows: int) -> None:
+    """Big tables by index only, nothing sorted on disk, and no more rows than the batch needs."""
+    for node in nodes(plan):
+        table = node.get("Relation Name", "")
+        is_big = table == "timers" or table.startswith("runs")
+        assert not (is_big and node["Node Type"] == "Seq Scan"), table
+        assert node.get("Sort Space Type") != "Disk"
+        assert node["Node Type"] not in ("Hash Join", "Merge Join")
+        if is_big:
+            read = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+            assert read * node["Actual Loops"] <= most_rows, (table, node)
+
+
+async def hot_jobs(connection: Connection) -> list[tuple[UUID, int]]:
+    rows = await connection.fetch(
+        "SELECT job_id, due_at FROM timers WHERE partition = ANY ($1::smallint[])"
+        " ORDER BY due_at LIMIT $2",
+        OWNED,
+        BATCH,
+    )
+    return sorted((row["job_id"], row["due_at"]) for row in rows)
+
+
+async def test_load_reads_the_owned_partitions_up_to_the_horizon(shard: Connection) -> None:
+    until_us = DUE_US + MINUTE_US
+    plan = await explain(shard, "load_timers", OWNED, until_us)
+    check(plan, MINUTE_US // 1_000 + len(OWNED))
+    check(await explain(shard, "load_retries", OWNED, until_us), 0)
+
+
+async def test_arm_looks_every_timer_up_by_its_key(shard: Connection) -> None:
+    jobs = await hot_jobs(shard)
+    plan = await explain(
+        shard,
+        "arm",
+        SHARD,
+        1,
+        [job_id for job_id, _ in jobs],
+        [due_us for _, due_us in jobs],
+        [1] * BATCH,
+        [due_us + MINUTE_US for _, due_us in jobs],
+        [SHARD] * BATCH,
+        list(range(BATCH)),
+    )
+    check(plan, BATCH)
+
+
+async def test_settle_looks_every_run_up_by_its_key(shard: Connection) -> None:
+    jobs = await hot_jobs(shard)
+    plan = await explain(
+        shard,
+        "settle",
+        [job_id for job_id, _ in jobs],
+        [due_us - 10 * MINUTE_US for _, due_us in jobs],
+        [1] * BATCH,
+        ["succeeded"] * BATCH,
+        *([DUE_US] * BATCH, [DUE_US] * BATCH, [0] * BATCH, [200] * BATCH),
+        *([None] * BATCH, [None] * BATCH, [None] * BATCH),
+    )
+    check(plan, BATCH)
+
+
+async def test_adopt_and_recheck_look_every_run_up_by_its_key(shard: Connection) -> None:
+    jobs = await hot_jobs(shard)
+    job_ids = [job_id for job_id, _ in jobs]
+    due_us = [due_us - 10 * MINUTE_US for _, due_us in jobs]
+    tokens = ([1] * BATCH, [2] * BATCH)
+    check(await explain(shard, "adopt", SHARD, 1, job_ids, due_us, *tokens), BATCH)
+    check(await explain(shard, "recheck", job_ids, due_us), BATCH)
+
+
+async def test_sweep_reads_the_owned_partitions_from_their_mark(shard: Connection) -> None:
+    """The mark is the bound: a page near it reads little, whatever the history holds."""
+    await shard.execute(
+        "UPDATE partitions SET live_since = '2027-01-15 08:06:30Z' WHERE owner = $1", SHARD
+    )
+    first_page = (-1, 0, UUID(int=0))
+    plan = await explain(shard, "list_unfinished", SHARD, OWNED, *first_page, BATCH)
+    check(plan, 15_000)

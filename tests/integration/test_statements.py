@@ -1,0 +1,28 @@
+"""Every statement against the migrated schema, as the role that runs it."""
+
+import pytest
+from tests.postgres import Connect
+
+from wheelsched.store.queries import load_queries, query_files
+
+ROLES = {
+    "history.sql": "wheelsched_api",
+    "jobs.sql": "wheelsched_api",
+    "leases.sql": "wheelsched_shard",
+    "migrate.sql": "wheelsched_owner",
+    "retention.sql": "wheelsched_owner",
+    "runs.sql": "wheelsched_shard",
+    "session.sql": "wheelsched_api",
+    "timers.sql": "wheelsched_shard",
+}
+SCRIPTS = {"make_ledger", "lock_ledger", "use_schema"}  # statements that cannot be prepared
+
+
+@pytest.mark.parametrize("file_name", query_files())
+async def test_every_statement_is_understood(
+    file_name: str, database: str, connect: Connect
+) -> None:
+    connection = await connect(database, role=ROLES[file_name])
+    for name, sql in load_queries(file_name).items():
+        if name not in SCRIPTS:
+            await connection.prepare(sql)
