@@ -10,7 +10,7 @@ EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/aio/*.pyx \
 WHEEL_TESTS := tests/unit/wheel tests/unit/aio tests/property/test_wheel.py tests/property/test_aio.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-asan bench lint types dist check clean
+.PHONY: help setup demo test test-long test-asan sim faults bench lint types dist check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | sed -E 's/:[^#]*## /\t/' | expand -t 14

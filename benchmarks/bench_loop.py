@@ -145,17 +145,22 @@ HOT_SECONDS: list[tuple[str, str, Come]] = [
 
 @pytest.mark.parametrize(("rival", "loop", "come"), HOT_SECONDS, ids=str)
 def test_hot_second(benchmark: Any, record: Record, rival: str, loop: str, come: Come) -> None:
-    """500,000 callbacks within one real second; the quietest of a few rounds."""
+    """500,000 callbacks within one real second; the quietest of three rounds.
+
+    What was there before the second is frozen for the garbage collector, for every rival: asyncio
+    alone would spend a third of the second on looking at its timers.
+    """
     rounds: list[list[int]] = []
 
     def run() -> None:
         with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
             rounds.append(runner.run(hot_second(500_000, come)))
 
-    benchmark.pedantic(run, rounds=5 if rival == "wheel" else 1)
+    benchmark.pedantic(run, rounds=3)
     best = min(rounds, key=lambda late: quantiles(late, n=100)[98])
-    assert not early(best)
     record_lateness(record, "hot second", rival, best)
+    if rival == "wheel":
+        assert not any(early(late) for late in rounds)
 
 
 def record_lateness(record: Record, workload: str, rival: str, late_ns: list[int]) -> None:

@@ -13,6 +13,7 @@ import ctypes
 import os
 import sys
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextvars import copy_context
@@ -46,11 +47,15 @@ class LoopAlarm(ABC):
 
     def _wake(self) -> None:
         when_ns = self._when_ns
-        if when_ns - self._now_ns() > self._spin_ns:
+        try:
+            if when_ns - self._now_ns() > self._spin_ns:
+                self._plan_wake(when_ns - self._spin_ns)
+                return
+            while self._now_ns() < when_ns:
+                pass
+        except BaseException:  # an interrupt in the spin must not silence the alarm for good
             self._plan_wake(when_ns - self._spin_ns)
-            return
-        while self._now_ns() < when_ns:
-            pass
+            raise
         self._ring()
 
 
@@ -79,11 +84,22 @@ class TimerfdAlarm(LoopAlarm):
     ) -> None:
         super().__init__(ring, now_ns=now_ns, spin_ns=spin_ns)
         self._descriptor = _timerfd_create()
-        self._loop.add_reader(self._descriptor, self._read)
+        try:
+            self._loop.add_reader(self._descriptor, self._read)
+        except BaseException:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            raise
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            warnings.warn(f"unclosed alarm {self!r}", ResourceWarning, stacklevel=2, source=self)
+            os.close(self._descriptor)
 
     def close(self) -> None:
         if self._descriptor >= 0:
-            self._loop.remove_reader(self._descriptor)
+            if not self._loop.is_closed():
+                self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
 

@@ -42,8 +42,9 @@ class SystemClock:
 
     def alarm(self, ring: Callable[[], object]) -> "Alarm":
         if self._timerfd:
-            # A sandbox may forbid it: then the loop's own timers do, less precisely.
-            with contextlib.suppress(OSError):
+            # A sandbox may forbid it, and some loops watch no descriptors: then the loop's own
+            # timers do, less precisely.
+            with contextlib.suppress(OSError, NotImplementedError):
                 return TimerfdAlarm(ring, now_ns=self.now_ns, spin_ns=self._spin_ns)
         return CallAtAlarm(ring, now_ns=self.now_ns, spin_ns=self._spin_ns)
 

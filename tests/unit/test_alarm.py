@@ -142,3 +142,20 @@ async def test_an_early_wake_up_waits_again() -> None:
     await asyncio.wait_for(rung.wait(), GENEROUS_S)
     assert now_ns >= 100_000
     alarm.close()
+
+
+async def test_an_error_while_it_wakes_does_not_silence_it_for_good() -> None:
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, error: errors.append(error))
+    clock = SystemClock()
+    readings = iter([RuntimeError("once")])
+
+    def now_ns() -> int:
+        for error in readings:
+            raise error
+        return clock.now_ns()
+
+    bell = Bell(clock)
+    EarlyAlarm(bell, now_ns=now_ns).set(clock.now_ns() + MILLISECOND_NS)
+    await bell.heard()
+    assert len(errors) == 1

@@ -431,7 +431,7 @@ cdef inline Status advance_to(Engine* engine, int64_t now_ns, size_t limit) noex
         tick = fine_tick_from(engine, engine.tick)
         if 0 <= tick <= last_tick:
             status = drain_tick(engine, tick, limit)
-        elif only_parked(engine):
+        elif only_parked(engine) and last_tick >> SPAN_TICKS_SHIFT >= far_span_from(engine, 0):
             status = leap(engine, last_tick)
         else:
             engine.tick = min(last_tick + 1, next_stop(engine, last_tick))

@@ -10,6 +10,7 @@ next one leaves the wheel, whatever its callbacks raise, cancel or reschedule.
 """
 
 from asyncio import get_running_loop
+from operator import attrgetter
 
 from wheelsched.errors import WrongLoop
 
@@ -143,6 +144,7 @@ cdef class Callbacks:
     def close(self):
         """Return the timers that were never called, in the order of their times."""
         pending = self.due() + [timer for _, timer in self.wheel.drain()]
+        pending.sort(key=attrgetter("when_ns"))
         self.called = len(self.portion)
         self.wheel.close()
         return pending
@@ -177,15 +179,17 @@ cdef class Callbacks:
 
     cdef int call(self, Timer timer) except -1:
         callback = timer.callback
+        args = timer.args
         if timer.moved:
             timer.moved = False
         elif callback is not None:
             timer.callback = None
+            timer.args = ()
             try:
                 if timer.context is None:
-                    callback(*timer.args)
+                    callback(*args)
                 else:
-                    timer.context.run(callback, *timer.args)
+                    timer.context.run(callback, *args)
             except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException as error:  # as asyncio's own handles do

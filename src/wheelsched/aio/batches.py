@@ -7,6 +7,7 @@ waits in the wheel, due or not, where it can still be cancelled: nothing is buff
 import asyncio
 from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
+from operator import index
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from wheelsched._wheel import ObjectWheel, WheelStats
@@ -77,20 +78,24 @@ class Batches(Generic[Item]):
 
     def iterate(self, limit: int) -> AsyncIterator[list[Item]]:
         check_loop(self._loop)
+        limit = index(limit)
         if limit < 1:
             raise ValueError(f"limit must be at least 1, not {limit}")
         if self._wheel.closed:
             raise WheelClosed
-        return self._iterate(limit)
+        return _Iterator(self, limit)
 
-    async def _iterate(self, limit: int) -> AsyncIterator[list[Item]]:
+    async def next_batch(self, limit: int) -> list[Item] | None:
+        """Wait for a batch; None when the wheel is closed."""
+        check_loop(self._loop)
         while not self._wheel.closed:
             if batch := self._wheel.advance(self._clock.now_ns(), limit):
-                yield batch
-                # A consumer that awaits nothing must not keep the loop from its other work.
-                await self._clock.sleep(0)
-            else:
-                await self._expiry()
+                return batch
+            await self._expiry()
+        return None
+
+    async def yield_to_loop(self) -> None:
+        await self._clock.sleep(0)
 
     def _tell_waiting(self, when_ns: int) -> None:
         if self._waiting:
@@ -118,3 +123,25 @@ class Batches(Generic[Item]):
         self._wheel.close()
         self._wake_all()
         return pending
+
+
+class _Iterator(AsyncIterator[list[Item]]):
+    """One consumer's way through the batches.
+
+    Not a generator: a timeout around one step must not end the iteration.
+    """
+
+    def __init__(self, batches: Batches[Item], limit: int) -> None:
+        self._batches = batches
+        self._limit = limit
+        self._has_begun = False
+
+    async def __anext__(self) -> list[Item]:
+        # A consumer that awaits nothing must not keep the loop from its other work.
+        if self._has_begun:
+            await self._batches.yield_to_loop()
+        self._has_begun = True
+        batch = await self._batches.next_batch(self._limit)
+        if batch is None:
+            raise StopAsyncIteration
+        return batch

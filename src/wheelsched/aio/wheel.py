@@ -14,6 +14,7 @@ from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
+from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar, TypeVarTuple
 
@@ -32,6 +33,8 @@ Arguments = TypeVarTuple("Arguments")
 
 _NS_PER_SECOND = 1_000_000_000
 _NEVER_NS = 1 << 63
+_LONGEST_S = 9e9
+_MOST_AT_ONCE = 1 << 20
 
 logger = logging.getLogger(__name__)
 
@@ -81,8 +84,9 @@ class AsyncWheel(Generic[Item]):
         exact_order: bool = False,
         portion: int = 256,
     ) -> None:
-        if portion < 1:
-            raise ValueError(f"portion must be at least 1, not {portion}")
+        portion = index(portion)
+        if not 1 <= portion <= _MOST_AT_ONCE:
+            raise ValueError(f"portion must lie between 1 and {_MOST_AT_ONCE}, not {portion}")
         self._loop = asyncio.get_running_loop()
         self._clock = SystemClock() if clock is None else clock
         self._portion = portion
@@ -201,7 +205,8 @@ class AsyncWheel(Generic[Item]):
 
         Every later use raises WheelClosed, but for closing again: then nothing is pending.
         """
-        check_loop(self._loop)
+        if not self._loop.is_closed():
+            check_loop(self._loop)
         if self._closed:
             return Pending([], [])
         self._closed = True
@@ -228,11 +233,15 @@ class AsyncWheel(Generic[Item]):
         expiries = (self._callbacks.next_expiry(), self._batches.next_expiry())
         next_ns = min((expiry for expiry in expiries if expiry is not None), default=_NEVER_NS)
         if next_ns < self._alarm_ns:
-            self._alarm_ns = next_ns
             self._alarm.set(next_ns)
+            self._alarm_ns = next_ns
 
     def _after(self, delay_s: float) -> int:
         now_ns = self._clock.now_ns()
+        if not isinstance(delay_s, int | float):
+            raise TypeError(f"delay_s must be a number of seconds, not {delay_s!r}")
+        if not delay_s < _LONGEST_S:
+            raise ValueError(f"delay_s must be below {_LONGEST_S:,.0f} seconds, not {delay_s}")
         return now_ns if delay_s <= 0 else now_ns + int(delay_s * _NS_PER_SECOND)
 
     def _report(self, timer: Timer, callback: Callable[..., object], error: BaseException) -> None:

@@ -220,3 +220,21 @@ async def test_a_closed_wheel_has_no_batches(wheel: AsyncWheel[object]) -> None:
 async def test_a_batch_has_at_least_one_item(wheel: AsyncWheel[object]) -> None:
     with pytest.raises(ValueError, match="limit must be at least 1, not 0"):
         wheel.batches(limit=0)
+
+
+async def test_a_timeout_around_one_step_does_not_end_the_iteration(
+    clock: VirtualClock, wheel: AsyncWheel[object]
+) -> None:
+    batches = wheel.batches()
+    waiting = asyncio.ensure_future(anext(batches))
+    await clock.run_ready()
+    waiting.cancel()
+    await clock.run_ready()
+    assert waiting.cancelled()
+    wheel.add(clock.now_ns(), "still there")
+    assert await anext(batches) == ["still there"]
+
+
+async def test_a_limit_that_is_no_number_is_refused_at_once(wheel: AsyncWheel[object]) -> None:
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+        wheel.batches(1.5)  # type: ignore[arg-type] # on purpose

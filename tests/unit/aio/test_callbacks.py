@@ -298,7 +298,7 @@ async def test_an_instant_is_an_integer(wheel: AsyncWheel[object], when_ns: Any)
 
 
 async def test_a_portion_has_at_least_one(clock: VirtualClock) -> None:
-    with pytest.raises(ValueError, match="portion must be at least 1, not 0"):
+    with pytest.raises(ValueError, match="portion must lie between 1 and 1048576, not 0"):
         AsyncWheel[object](clock, portion=0)
 
 

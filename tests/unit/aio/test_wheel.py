@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import logging
 import threading
 from array import array
@@ -286,3 +287,49 @@ def test_an_interrupt_leaves_the_loop_and_loses_nothing(
         assert called == ["before", "after"]
     finally:
         loop.close()
+
+
+@pytest.mark.parametrize("delay", [float("nan"), float("inf"), 1e10])
+async def test_a_delay_that_never_ends_is_refused(wheel: AsyncWheel[object], delay: float) -> None:
+    with pytest.raises(ValueError, match=r"delay_s must be below 9,000,000,000 seconds"):
+        wheel.call_later(delay, print)
+
+
+async def test_a_delay_that_is_no_number_is_refused(wheel: AsyncWheel[object]) -> None:
+    with pytest.raises(TypeError, match="delay_s must be a number of seconds, not '1'"):
+        wheel.call_later("1", print)  # type: ignore[arg-type] # on purpose
+
+
+async def test_pending_callbacks_come_in_order_also_from_within_a_callback(
+    clock: VirtualClock, wheel: AsyncWheel[object]
+) -> None:
+    pending: list[int] = []
+    now_ns = clock.now_ns()
+
+    def close() -> None:
+        pending.extend(timer.when_ns - now_ns for timer in wheel.close().callbacks)
+
+    wheel.call_at(now_ns, close)
+    for when_ns in (900, 500, 100):
+        wheel.call_at(now_ns + when_ns, print)
+    await clock.advance(SECOND_NS)
+    assert pending == [100, 500, 900]
+
+
+def test_a_wheel_whose_loop_has_ended_can_still_be_closed() -> None:
+    async def make() -> AsyncWheel[str]:
+        wheel = AsyncWheel[str]()
+        wheel.add_later(3600, "an item")
+        return wheel
+
+    wheel = asyncio.run(make())
+    assert [item for _, item in wheel.close().items] == ["an item"]
+
+
+def test_an_unclosed_wheel_gives_its_descriptor_back_and_says_so() -> None:
+    async def forget() -> None:
+        AsyncWheel[str]().add_later(3600, "an item")
+
+    asyncio.run(forget())
+    with pytest.warns(ResourceWarning, match="unclosed alarm"):
+        gc.collect()

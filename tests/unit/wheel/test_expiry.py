@@ -244,6 +244,14 @@ def test_a_jump_over_half_a_century_takes_one_leap() -> None:
     assert wheel.advance(now + 201 * SPAN) == [-1]
 
 
+def test_advancing_over_a_gap_touches_no_timer() -> None:
+    wheel = Wheel()
+    wheel.add_many(array("q", [40 * SPAN]) * 10_000, array("q", range(10_000)))
+    for tick in range(1, 1_000):
+        wheel.advance(tick * TICK)
+    assert wheel.stats().replaced == 0
+
+
 def test_next_expiry_looks_at_few_entries_however_many_were_moved() -> None:
     wheel = Wheel()
     count = 100_000
