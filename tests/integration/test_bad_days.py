@@ -36,6 +36,9 @@ from wheelsched.store.database import Database
 from wheelsched.store.migrate import migrate
 from wheelsched.store.postgres import PostgresStore
 
+# asyncpg leaves connections that the server cut to the collector, which complains of them.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 DUE_US = 1_800_000_000_000_000
 TTL_US = 60_000_000
 TENANT = uuid4()

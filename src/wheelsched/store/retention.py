@@ -4,6 +4,9 @@ Invariant: no statement here takes a lock that the hot path waits for. Any numbe
 may do this at once, and each may be cut short anywhere.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import asyncpg
 
 from wheelsched.store.connection import Connection
@@ -28,13 +31,37 @@ class Retention:
         return made
 
     async def drop_old_days(self, days: int = RETENTION_DAYS) -> int:
-        """Drops what is older than the retention, and gives how many tables that were."""
+        """Drops what is older than the retention, and gives how many tables that were.
+
+        One process at a time, since two that detach would wait for each other; whoever comes
+        second leaves it to the first.
+        """
+        async with self._turn() as is_ours:
+            return await self._drop(days) if is_ours else 0
+
+    async def _drop(self, days: int) -> int:
         async with self._database.connection() as connection:
             await _run_each(connection, QUERIES["write_detachments"], days)
             dropped = await _run_each(connection, QUERIES["write_drops"], days)
             for forget in FORGET:
                 await connection.execute(forget, days)
         return dropped
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[bool]:
+        """Holds a lock that nothing else waits for, in a transaction that touches no run."""
+        async with self._database.connection() as connection:
+            turn = connection.transaction()
+            await turn.start()
+            try:
+                await connection.execute(QUERIES["take_turn"])
+                is_ours = True
+            except asyncpg.LockNotAvailableError:
+                is_ours = False
+            try:
+                yield is_ours
+            finally:
+                await turn.rollback()
 
 
 async def _run_each(connection: Connection, writer: str, days: int) -> int:

@@ -3,6 +3,10 @@ SELECT make_days(
     ARRAY(SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date + n FROM generate_series(-1, $1::integer) AS n)
 );
 
+-- name: take_turn
+-- A table that is neither written nor vacuumed in daily life; readers are not disturbed.
+LOCK TABLE migrations IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+
 -- name: write_detachments
 -- Statements that take old days from their parents. They run one by one and outside of a
 -- transaction: only so is the lock one that the hot path does not notice. One that was cut short
