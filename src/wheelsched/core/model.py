@@ -122,6 +122,7 @@ class SkipReason(StrEnum):
     QUEUE_FULL = "queue_full"  # too many runs of the job were waiting
     PAUSED = "paused"  # the job was paused while the run was armed
     EDITED = "edited"  # the job got another schedule while the run was armed
+    DELETED = "deleted"  # the job was deleted while the run was armed
 
 
 class RunKey(NamedTuple):
