@@ -108,7 +108,7 @@ class Lane(StrEnum):
     """Where a run queues for dispatch. The late lane never overtakes the other."""
 
     ON_TIME = "on_time"
-    LATE = "late"  # misfires that are caught up, and backfills
+    LATE = "late"  # misfires that are caught up, backfills, and what a person retries or redrives
 
 
 class SkipReason(StrEnum):
@@ -140,6 +140,7 @@ class Run(Struct, frozen=True, kw_only=True):
     tenant_id: UUID
     state: RunState
     trigger: Trigger = Trigger.SCHEDULE
+    lane: Lane = Lane.ON_TIME  # stored, so that the next owner of the partition keeps to it
     backfill_of_us: int | None = None
     attempt: int = 0  # attempts made; 0 until the first is dispatched
     attempts_before: int = 0  # made before a person last asked to retry: they count no more
@@ -168,6 +169,11 @@ class Run(Struct, frozen=True, kw_only=True):
     def counted_attempt(self) -> int:
         """The number of the latest attempt, as `max_attempts` and the backoff count it."""
         return self.attempt - self.attempts_before
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an attempt has come back since it was last asked for: `overlap` is over it."""
+        return self.counted_attempt > 0
 
     @property
     def scheduled_us(self) -> int:

@@ -10,6 +10,7 @@ from wheelsched.core.model import (
     Attempt,
     Job,
     JobState,
+    Lane,
     Run,
     RunKey,
     RunState,
@@ -135,6 +136,7 @@ def test_a_job_that_says_little_has_the_defaults_of_the_contract() -> None:
 def test_a_run_that_was_only_armed_has_no_attempt() -> None:
     run = Run(job_id=JOB_ID, due_us=DUE_US, tenant_id=TENANT_ID, state=RunState.ARMED)
     assert (run.attempt, run.attempts_before, run.trigger) == (0, 0, Trigger.SCHEDULE)
+    assert run.lane is Lane.ON_TIME
 
 
 def test_a_job_survives_the_journey_through_json_with_its_payload_byte_for_byte() -> None:
