@@ -6,6 +6,7 @@ neither field begins with a star, when either does. That is the rule of Vixie's 
 """
 
 from calendar import monthrange
+from collections.abc import Iterator
 from datetime import date
 from functools import cache
 from typing import Final
@@ -130,7 +131,18 @@ class CronCalendar:
             total += self._count_times(end_time)
         return total
 
+    @property
+    def fields(self) -> CronFields:
+        return self._fields
+
     # Days, counted from 1970-01-01.
+
+    def days(self) -> Iterator[int]:
+        """The matching days, in order."""
+        day = self._day_after(-1)
+        while day is not None:
+            yield day
+            day = self._day_after(day)
 
     def _matches_day(self, day: int) -> bool:
         month, position = _month_of(day)
