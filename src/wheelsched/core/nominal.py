@@ -1,6 +1,7 @@
 """The nominal interval: the shortest time between two due times, as the rule is written.
 
-Invariant: it depends on the rule alone, never on a zone or on today. What clock changes, bounds
+Invariant: it depends on the rule alone, never on a zone or on today (an RRULE without DTSTART
+starts when it is written, which becomes part of the rule). What clock changes, bounds
 and excluded dates do to the distance of two due times is for whoever looks at those two.
 """
 
@@ -16,9 +17,9 @@ from wheelsched.core.every import interval_us
 from wheelsched.core.spec import Spec
 
 _DAY_S: Final = 86_400
-# Matches of an RRULE, and matching days of a cron expression, that are looked at. Rules repeat
-# themselves long before: in a year, or in the few that it takes to meet every shape of month.
-_LOOKED_AT: Final = 400
+# Matches of an RRULE, and matching days of a cron expression, that are looked at: of most rules
+# a year and more. Not all there are: registration has 50 ms, and the clamp of jitter is exact.
+_LOOKED_AT: Final = 64
 
 
 def shortest_interval_us(spec: Spec, choose: cron.Choose) -> int | None:
