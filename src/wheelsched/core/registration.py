@@ -21,6 +21,7 @@ from wheelsched.core.fields import escaped, shown
 from wheelsched.core.spec import END_US, DstGap, DstOverlap, Kind, Spec
 from wheelsched.errors import (
     EndBeforeStart,
+    InvalidCron,
     InvalidDst,
     InvalidDuration,
     InvalidExclusion,
@@ -157,6 +158,7 @@ def _read_expression(
         )
     match kind:
         case "cron":
+            _check_spelling(written)
             return cron.normalise(written)
         case "at":
             _instant_us(written, timezone, "first")
@@ -167,6 +169,19 @@ def _read_expression(
             start = None if start_us is None else _local(start_us, timezone)
             now = _local(now_us, timezone)
             return rrule.normalise(written, start=start, now=now, timezone=timezone)
+
+
+def _check_spelling(written: str) -> None:
+    """Tell those who come from another scheduler how this one spells what they wrote."""
+    first, _, rest = written.strip().partition(" ")
+    if first.lower() == "@every":
+        raise InvalidCron(f"write 'every {rest.strip()[:40]}', without the '@'")
+    if first.upper().startswith(("TZ=", "CRON_TZ=")):
+        zone = first.partition("=")[2]
+        raise InvalidCron(
+            f"{quoted(first)} does not belong here; write the time zone in the field timezone, "
+            f"here {quoted(zone)}, and the schedule as {quoted(rest.strip())}"
+        )
 
 
 def _read_bound(written: Mapping[str, object], key: str, timezone: str) -> int | None:

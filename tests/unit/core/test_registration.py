@@ -71,6 +71,20 @@ REFUSALS: dict[str, tuple[object, type[errors.InvalidField], str, str]] = {
     "an interval of nothing": ("every 0s", errors.InvalidInterval, "/schedule", "at least 1s"),
     "an interval below a second": ("every 999ms", errors.InvalidInterval, "/schedule", "1s"),
     "an interval in words": ({"every": "day"}, errors.InvalidInterval, "/schedule/every", "'90s'"),
+    "an interval of a minute or a month": (
+        "every 1M",
+        errors.InvalidInterval,
+        "/schedule",
+        "'1M' may mean minutes or months; write 5m for minutes",
+    ),
+    "@every": ("@every 5m", errors.InvalidCron, "/schedule", "write 'every 5m'"),
+    "a zone before the fields": (
+        {"cron": "CRON_TZ=Asia/Tokyo 0 0 * * *"},
+        errors.InvalidCron,
+        "/schedule/cron",
+        "in the field timezone, here 'Asia/Tokyo', and the schedule as '0 0 * * *'",
+    ),
+    "UTC before the fields": ("TZ=UTC 0 0 * * *", errors.InvalidCron, "/schedule", "here 'UTC'"),
     "INTERVAL=0": (
         "RRULE:FREQ=DAILY;INTERVAL=0",
         errors.InvalidRecurrence,
