@@ -34,7 +34,7 @@ from wheelsched.core.policy import (
     OverlapPolicy,
     RetryPolicy,
 )
-from wheelsched.core.spec import Spec
+from wheelsched.core.spec import END_US, Spec
 from wheelsched.errors import InvalidRunId
 
 DEFAULT_IDEMPOTENCY_KEY: Final = "{{job_id}}:{{scheduled_at_unix}}"
@@ -167,8 +167,13 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def counted_attempt(self) -> int:
-        """The number of the latest attempt, as `max_attempts` and the backoff count it."""
+        """The number of the latest attempt that came back, as `max_attempts` counts it."""
         return self.attempt - self.attempts_before
+
+    @property
+    def attempt_in_hand(self) -> int:
+        """The number of the attempt whose outcome comes next: an armed one is not counted yet."""
+        return self.counted_attempt + (self.state is RunState.ARMED)
 
     @property
     def has_begun(self) -> bool:
@@ -205,7 +210,8 @@ def format_run_id(key: RunKey) -> str:
 def parse_run_id(run_id: str) -> RunKey:
     """The key that a run id spells; each key has one spelling."""
     matched = _RUN_ID.fullmatch(run_id)
-    if matched is None:
+    # No run is due later: neither a bigint nor a datetime has to hold what nobody can ask for.
+    if matched is None or int(matched[2]) >= END_US:
         raise InvalidRunId
     return RunKey(UUID(hex=matched[1]), int(matched[2]))
 

@@ -57,6 +57,8 @@ def test_a_run_id_is_the_key_and_leads_back_to_it() -> None:
         "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f",
         "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f-",
         "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f--1",
+        "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f-9223372036854775808",  # more than a bigint holds
+        "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f-7258118400000000",  # the year 2200
         "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f-01",
         "018F3C2E7A9B7C3D8E4F5A6B7C8D9E0F-1",
         "018f3c2e-7a9b-7c3d-8e4f-5a6b7c8d9e0f-1",
@@ -99,6 +101,13 @@ def test_after_a_retry_by_a_person_attempts_are_counted_anew() -> None:
         attempts_before=4,
     )
     assert run.counted_attempt == 1
+
+
+def test_the_attempt_of_an_armed_run_is_counted_when_it_comes_back() -> None:
+    armed = Run(job_id=JOB_ID, due_us=DUE_US, tenant_id=TENANT_ID, state=RunState.ARMED)
+    assert (armed.counted_attempt, armed.attempt_in_hand) == (0, 1)
+    running = msgspec.structs.replace(armed, state=RunState.RUNNING, attempt=1)
+    assert (running.counted_attempt, running.attempt_in_hand) == (1, 1)
 
 
 def test_a_requested_run_is_due_now_but_never_at_a_whole_millisecond() -> None:

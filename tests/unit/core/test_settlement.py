@@ -8,6 +8,7 @@ from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, S
 from wheelsched.core.policy import RetryPolicy
 from wheelsched.core.settlement import Settlement, decide
 from wheelsched.core.state import JobEvent, RunEvent, move_job, move_run
+from wheelsched.errors import InvalidAttempt
 
 NOW_US = 1_794_816_000_000_000
 FAILED = Failed(error="503", http_status=503)
@@ -41,6 +42,11 @@ def test_the_last_failure_kills_the_run(attempt: int) -> None:
 
 def test_with_one_attempt_there_is_no_retry() -> None:
     assert settled(FAILED, max_attempts=1) == Settlement(event=RunEvent.DIE)
+
+
+def test_attempts_are_counted_from_one() -> None:
+    with pytest.raises(InvalidAttempt):
+        settled(FAILED, attempt=0)
 
 
 def test_retry_after_reaches_the_retry() -> None:
