@@ -33,7 +33,6 @@ YEAR_DAYS = ",".join(map(str, [*range(1, 302, 10), 302]))
         ("every 90m", 90 * MINUTE),
         ("2027-01-01T09:00", None),
         ("DTSTART:20270101T090000 RRULE:FREQ=DAILY", DAY),
-        ("DTSTART:20270101T090000 RRULE:FREQ=DAILY;COUNT=1", None),
         # The two neighbours are the 31st and the 32nd of a year's.
         (f"DTSTART:20270101T090000 RRULE:FREQ=YEARLY;BYYEARDAY={YEAR_DAYS}", DAY),
     ],
