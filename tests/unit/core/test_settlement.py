@@ -79,3 +79,16 @@ def test_every_settlement_is_a_legal_move_of_the_run_and_of_any_job(
     if settlement.job_event is not None:
         for job_state in JobState:
             assert move_job(job_state, settlement.job_event) is not JobState.ACTIVE
+
+
+@pytest.mark.parametrize("attempt", [1, 4])
+@pytest.mark.parametrize(
+    "outcome",
+    [Succeeded(), FAILED, Rejected(error="404"), Gone(error="410")],
+    ids=lambda outcome: type(outcome).__name__,
+)
+def test_the_late_answer_to_an_attempt_that_timed_out_is_a_legal_move(
+    attempt: int, outcome: Outcome
+) -> None:
+    """The worker says by REST how it ended, while its token is still the latest."""
+    move_run(RunState.RETRYING, settled(outcome, attempt).event)
