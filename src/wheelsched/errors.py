@@ -169,6 +169,10 @@ class IllegalMove(WheelschedError):
         self.event = event
 
 
+class InvalidAttempt(WheelschedError, ValueError):
+    """attempts are counted from 1: an outcome belongs to one that was made"""
+
+
 class InvalidLeaseTerms(WheelschedError, ValueError):
     """the margin of a lease must be longer than nothing and shorter than its TTL"""
 

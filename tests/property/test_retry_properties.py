@@ -45,7 +45,7 @@ def test_a_wait_keeps_its_bounds(
 ) -> None:
     wait = wait_us(policy, attempt, Random(seed), retry_after_us=retry_after_us)
     floor = 0 if retry_after_us is None else min(retry_after_us, policy.max_us)
-    assert floor <= wait <= policy.max_us + policy.initial_us
+    assert floor <= wait <= policy.max_us
 
 
 @given(policies, st.integers())

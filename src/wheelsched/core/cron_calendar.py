@@ -6,9 +6,10 @@ neither field begins with a star, when either does. That is the rule of Vixie's 
 """
 
 from calendar import monthrange
+from collections.abc import Iterator
 from datetime import date
-from functools import cache
-from typing import Final
+from functools import cache, lru_cache
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -70,14 +71,18 @@ class CronCalendar:
         "_day_masks",
         "_fields",
         "_first_in_hour",
-        "_first_second",
         "_first_time",
         "_hours",
+        "_last_in_hour",
         "_last_time",
         "_matching_day",
         "_minutes",
         "_months",
+        "_next_hour",
+        "_next_minute",
+        "_next_second",
         "_per_day",
+        "_per_hour",
         "_seconds",
     )
 
@@ -86,16 +91,19 @@ class CronCalendar:
         self._months = _months()
         self._day_masks: list[int | None] = [None] * 28
         self._matching_day = -_DAY_S  # the last one found: the next step starts there
-        self._hours = _next_values(fields.hours, 24)
-        self._minutes = _next_values(fields.minutes, 60)
-        self._seconds = _next_values(fields.seconds, 60)
-        self._first_second = self._seconds[0]
-        self._first_in_hour = self._minutes[0] * 60 + self._first_second
-        self._first_time = self._hours[0] * 3600 + self._first_in_hour
-        self._per_day = (
-            fields.hours.bit_count() * fields.minutes.bit_count() * fields.seconds.bit_count()
-        )
-        self._last_time = self._time_at(self._per_day - 1)
+        self._hours = _Values.of(fields.hours, 24)
+        self._minutes = _Values.of(fields.minutes, 60)
+        self._seconds = _Values.of(fields.seconds, 60)
+        # The tables of the hot path, one look-up nearer.
+        self._next_hour = self._hours.next
+        self._next_minute = self._minutes.next
+        self._next_second = self._seconds.next
+        self._first_in_hour = self._minutes.first * 60 + self._seconds.first
+        self._first_time = self._hours.first * 3600 + self._first_in_hour
+        self._last_in_hour = self._minutes.last * 60 + self._seconds.last
+        self._last_time = self._hours.last * 3600 + self._last_in_hour
+        self._per_hour = self._minutes.amount * self._seconds.amount
+        self._per_day = self._hours.amount * self._per_hour
 
     def next_wall(self, after_s: int) -> int | None:
         """The least match > `after_s`."""
@@ -110,7 +118,7 @@ class CronCalendar:
     def last_wall(self, before_s: int) -> int | None:
         """The greatest match < `before_s`."""
         day, time = divmod(before_s - 1, _DAY_S)
-        if self._matches_day(day):
+        if day == self._matching_day or self._matches_day(day):
             last_time = self._time_until(time)
             if last_time is not None:
                 return day * _DAY_S + last_time
@@ -123,6 +131,10 @@ class CronCalendar:
             return 0
         first_day, first_time = divmod(from_s, _DAY_S)
         end_day, end_time = divmod(until_s, _DAY_S)
+        if first_day == end_day:  # as of a backlog of minutes
+            if first_day != self._matching_day and not self._matches_day(first_day):
+                return 0
+            return self._count_times(end_time) - self._count_times(first_time)
         total = self._count_days(first_day, end_day) * self._per_day
         if self._matches_day(first_day):
             total -= self._count_times(first_time)
@@ -130,7 +142,18 @@ class CronCalendar:
             total += self._count_times(end_time)
         return total
 
+    @property
+    def fields(self) -> CronFields:
+        return self._fields
+
     # Days, counted from 1970-01-01.
+
+    def days(self) -> Iterator[int]:
+        """The matching days, in order."""
+        day = self._day_after(-1)
+        while day is not None:
+            yield day
+            day = self._day_after(day)
 
     def _matches_day(self, day: int) -> bool:
         month, position = _month_of(day)
@@ -180,48 +203,73 @@ class CronCalendar:
     # Times of day, in seconds since midnight.
 
     def _time_from(self, time: int) -> int | None:
+        """The least matching time of day >= `time`."""
         hour, rest = divmod(time, 3600)
         minute, second = divmod(rest, 60)
-        if self._hours[hour] == hour:
-            if self._minutes[minute] == minute:
-                next_second = self._seconds[second]
+        if self._next_hour[hour] == hour:
+            if self._next_minute[minute] == minute:
+                next_second = self._next_second[second]
                 if next_second != _NONE:
                     return time - second + next_second
-            next_minute = self._minutes[minute + 1]
+            next_minute = self._next_minute[minute + 1]
             if next_minute != _NONE:
-                return hour * 3600 + next_minute * 60 + self._first_second
-        next_hour = self._hours[hour + 1]
+                return hour * 3600 + next_minute * 60 + self._seconds.first
+        next_hour = self._next_hour[hour + 1]
         return None if next_hour == _NONE else next_hour * 3600 + self._first_in_hour
 
     def _time_until(self, time: int) -> int | None:
-        # The greatest of n times up to this one is the n-th: counting is enough.
-        position = self._count_times(time + 1)
-        return None if position == 0 else self._time_at(position - 1)
-
-    def _time_at(self, position: int) -> int:
-        """The time of day that has `position` matching times before it."""
-        fields = self._fields
-        position, second = divmod(position, fields.seconds.bit_count())
-        hour, minute = divmod(position, fields.minutes.bit_count())
-        return (
-            _nth_bit(fields.hours, hour) * 3600
-            + _nth_bit(fields.minutes, minute) * 60
-            + _nth_bit(fields.seconds, second)
-        )
+        """The greatest matching time of day <= `time`."""
+        hour, rest = divmod(time, 3600)
+        minute, second = divmod(rest, 60)
+        if self._next_hour[hour] == hour:
+            if self._next_minute[minute] == minute:
+                last_second = self._seconds.below[second + 1]
+                if last_second != _NONE:
+                    return time - second + last_second
+            last_minute = self._minutes.below[minute]
+            if last_minute != _NONE:
+                return hour * 3600 + last_minute * 60 + self._seconds.last
+        last_hour = self._hours.below[hour]
+        return None if last_hour == _NONE else last_hour * 3600 + self._last_in_hour
 
     def _count_times(self, end_time: int) -> int:
         """How many matching times of day lie in [0, `end_time`)."""
-        fields = self._fields
         hour, rest = divmod(end_time, 3600)
         minute, second = divmod(rest, 60)
-        total = _bits_below(fields.hours, hour) * fields.minutes.bit_count()
-        if not fields.hours >> hour & 1:
-            return total * fields.seconds.bit_count()
-        total += _bits_below(fields.minutes, minute)
-        total *= fields.seconds.bit_count()
-        if fields.minutes >> minute & 1:
-            total += _bits_below(fields.seconds, second)
+        total = self._hours.before[hour] * self._per_hour
+        if self._next_hour[hour] == hour:
+            total += self._minutes.before[minute] * self._seconds.amount
+            if self._next_minute[minute] == minute:
+                total += self._seconds.before[second]
         return total
+
+
+class _Values(NamedTuple):
+    """The values of one field, as tables to look up what bits would have to be searched for.
+
+    Each table has a byte for every value of the field, and one more for the end of them.
+    """
+
+    first: int
+    last: int
+    amount: int
+    next: bytes  # the least that is not below
+    below: bytes  # the greatest that is below
+    before: bytes  # how many are below
+
+    @staticmethod
+    @lru_cache(maxsize=4096)  # nearly all fields are one of a few dozen
+    def of(mask: int, size: int) -> "_Values":
+        values = [value for value in range(size) if mask >> value & 1]
+        assert values
+        following = bytearray([_NONE] * (size + 1))
+        for value in reversed(range(size)):
+            following[value] = value if mask >> value & 1 else following[value + 1]
+        below = bytearray([_NONE] * (size + 1))
+        for value in range(size):
+            below[value + 1] = value if mask >> value & 1 else below[value]
+        before = bytes((mask & (1 << value) - 1).bit_count() for value in range(size + 1))
+        return _Values(values[0], values[-1], len(values), bytes(following), bytes(below), before)
 
 
 def _month_of(day: int) -> tuple[int, int]:
@@ -244,22 +292,3 @@ def _day_mask(fields: CronFields, month: _Month) -> int:
         if fields.weekdays >> weekday & 1 or {nth, last} & fields.nth_weekdays:
             weekdays |= 1 << position
     return days | weekdays if fields.either_day else days & weekdays
-
-
-def _next_values(mask: int, size: int) -> bytes:
-    """For each value up to `size` the least value of a mask that is not below it."""
-    table = bytearray([_NONE] * (size + 1))
-    for value in reversed(range(size)):
-        table[value] = value if mask >> value & 1 else table[value + 1]
-    return bytes(table)
-
-
-def _bits_below(mask: int, position: int) -> int:
-    return (mask & ((1 << position) - 1)).bit_count()
-
-
-def _nth_bit(mask: int, position: int) -> int:
-    """The value of a mask that has `position` smaller ones."""
-    for _ in range(position):
-        mask &= mask - 1
-    return (mask & -mask).bit_length() - 1

@@ -9,7 +9,7 @@ from typing import Final
 
 from wheelsched.core.duration import MILLISECOND, SECOND, format_duration, parse_duration
 from wheelsched.core.spec import END_US
-from wheelsched.errors import InvalidDuration, InvalidInterval
+from wheelsched.errors import InvalidDuration, InvalidInterval, quoted
 
 MIN_INTERVAL_US: Final = SECOND
 
@@ -17,6 +17,11 @@ MIN_INTERVAL_US: Final = SECOND
 def normalise(expression: str) -> str:
     """The shortest spelling of an interval."""
     text = "".join(expression.lower().split())
+    if "M" in expression:
+        raise InvalidInterval(
+            f"{quoted(expression.strip())} may mean minutes or months; write 5m for minutes, and "
+            "for months a cron expression such as '0 0 1 * *'"
+        )
     try:
         duration_us = parse_duration(text)
     except InvalidDuration as error:

@@ -1,7 +1,8 @@
 """Explain a schedule: its words, its next times, and what coming clock changes do to it.
 
 Invariant: there is one warning for each change of the next thirteen months in which a time of
-the schedule is skipped or repeated, and none for any other.
+the schedule is skipped or repeated, and none for any other; and what it says becomes of that time
+was asked of the due times themselves.
 """
 
 from collections.abc import Iterator
@@ -11,13 +12,19 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wheelsched.core import cron
 from wheelsched.core.bounds import is_excluded
-from wheelsched.core.compile import compile_schedule, is_elapsed, next_wall_of
+from wheelsched.core.compile import (
+    compile_recurrence,
+    compile_schedule,
+    is_elapsed,
+    next_wall_of,
+)
 from wheelsched.core.dst import ELAPSED, local_of, timeline
 from wheelsched.core.duration import SECOND
-from wheelsched.core.spec import Spec
+from wheelsched.core.spec import Recurrence, Spec
 from wheelsched.core.words import words
 
 _THIRTEEN_MONTHS_S: Final = 397 * 86_400
@@ -53,18 +60,11 @@ def explain(
 ) -> Explanation:
     """The words of a schedule, its next `count` due times, and a warning for each clock change."""
     choose = cron.hashed_by(job_id.bytes)
-    next_wall = next_wall_of(spec, choose)
     anchor_us = now_us if anchor_us is None else anchor_us
     return Explanation(
         words=words(spec, choose),
         next_times=tuple(_next_times(spec, job_id, anchor_us, now_us, count)),
-        warnings=tuple(
-            _warning(spec, change, wall_s)
-            for change in _changes(spec.timezone, now_us // SECOND)
-            if (wall_s := next_wall(change.from_s - 1)) is not None
-            and wall_s < change.until_s
-            and not is_excluded(spec, change.instant_s * SECOND)
-        ),
+        warnings=tuple(_warnings(spec, choose, now_us)),
     )
 
 
@@ -92,28 +92,76 @@ def _changes(timezone: str, now_s: int) -> Iterator[_Change]:
         before = after
 
 
-def _warning(spec: Spec, change: _Change, wall_s: int) -> str:
-    start, end, first = (local_of(s) for s in (change.from_s, change.until_s, wall_s))
-    if change.is_gap:
-        happens = f"{start:%Y-%m-%d}: clocks go forward from {start:%H:%M} to {end:%H:%M}"
-        return f"{happens}, so that {first:%H:%M} does not occur; {_in_gap(spec, end)}"
-    happens = f"{end:%Y-%m-%d}: clocks go back from {end:%H:%M} to {start:%H:%M}"
-    return f"{happens}, so that {first:%H:%M} occurs twice; {_in_overlap(spec)}"
+def _warnings(spec: Spec, choose: cron.Choose, now_us: int) -> Iterator[str]:
+    next_wall = next_wall_of(spec, choose)
+    for change in _changes(spec.timezone, now_us // SECOND):
+        wall_s = next_wall(change.from_s - 1)
+        if wall_s is None or wall_s >= change.until_s:
+            continue
+        warning = (
+            _gap_warning(spec, change, wall_s)
+            if change.is_gap
+            else _overlap_warning(spec, choose, change)
+        )
+        if warning is not None:
+            yield warning
 
 
-def _in_gap(spec: Spec, end: datetime) -> str:
+def _gap_warning(spec: Spec, change: _Change, wall_s: int) -> str | None:
+    if is_excluded(spec, change.instant_s * SECOND):
+        return None
+    start, end, missing = map(local_of, (change.from_s, change.until_s, wall_s))
     if is_elapsed(spec):
-        return "it repeats by elapsed time and has no run for the gap"
-    if spec.dst_gap == "skip":
-        return "there is no run for it"
-    return f"there is one run at {end:%H:%M} instead"
+        becomes = "it repeats by elapsed time and has no run for the gap"
+    elif spec.dst_gap == "skip":
+        becomes = "there is no run for it"
+    else:
+        becomes = f"there is one run at {_clock(end, start)} instead"
+    return (
+        f"{start:%Y-%m-%d}: clocks go forward from {start:%H:%M} to {_clock(end, start)}, "
+        f"so that {_clock(missing, start)} does not occur; {becomes}"
+    )
 
 
-def _in_overlap(spec: Spec) -> str:
-    if is_elapsed(spec):
-        return "it repeats by elapsed time and runs in both"
-    return {
-        "first": "it runs the first time only",
-        "last": "it runs the second time only",
-        "both": "it runs both times",
-    }[spec.dst_overlap]
+def _overlap_warning(spec: Spec, choose: cron.Choose, change: _Change) -> str | None:
+    wall_s = _first_repeated(spec, choose, change)
+    if wall_s is None:
+        return None
+    due = compile_recurrence(spec, choose, 0)
+    # At the change the clock showed the end of the overlap, and then its start.
+    first_us = (change.instant_s + wall_s - change.until_s) * SECOND
+    second_us = (change.instant_s + wall_s - change.from_s) * SECOND
+    runs = _is_due(due, first_us), _is_due(due, second_us)
+    becomes = {
+        (True, True): "it runs both times",
+        (True, False): "it runs the first time only",
+        (False, True): "it runs the second time only",
+        (False, False): "there is no run for it",
+    }[runs]
+    if all(runs) and is_elapsed(spec):
+        becomes = "it repeats by elapsed time and runs in both"
+    start, end, repeated = map(local_of, (change.from_s, change.until_s, wall_s))
+    return (
+        f"{end:%Y-%m-%d}: clocks go back from {end:%H:%M} to {_clock(start, end)}, "
+        f"so that {_clock(repeated, end)} occurs twice; {becomes}"
+    )
+
+
+def _first_repeated(spec: Spec, choose: cron.Choose, change: _Change) -> int | None:
+    """The first time in an overlap of which a copy lies within the bounds, on the wall clock."""
+    width_s = change.until_s - change.from_s
+    anywhere = compile_recurrence(replace(spec, dst_overlap="both"), choose, 0)
+    due_us = anywhere.next_after((change.instant_s - width_s) * SECOND - 1)
+    if due_us is None or due_us >= (change.instant_s + width_s) * SECOND:
+        return None
+    since_s = due_us // SECOND - change.instant_s
+    return change.until_s + since_s if since_s < 0 else change.from_s + since_s
+
+
+def _is_due(recurrence: Recurrence, instant_us: int) -> bool:
+    return recurrence.next_after(instant_us - 1) == instant_us
+
+
+def _clock(moment: datetime, day: datetime) -> str:
+    """A time of day, with its date when it is not that of `day`."""
+    return f"{moment:%H:%M}" if moment.date() == day.date() else f"{moment:%H:%M on %Y-%m-%d}"

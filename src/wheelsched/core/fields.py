@@ -44,13 +44,13 @@ class Fields:
         return self._take(name, None) is not None
 
     def pointer_to(self, name: str) -> str:
-        return f"{self._pointer}/{name.replace('~', '~0').replace('/', '~1')}"
+        return f"{self._pointer}/{escaped(name)}"
 
     def nested(self, name: str) -> Self:
         """The fields of an object inside this one; none when it is not written."""
         written = self._take(name, {})
         if not isinstance(written, Mapping):
-            self.refuse(WrongType, name, f"{_shown(written)} is not an object")
+            self.refuse(WrongType, name, f"{shown(written)} is not an object")
             written = {}
         return type(self)(written, pointer=self.pointer_to(name), problems=self.problems)
 
@@ -60,7 +60,7 @@ class Fields:
             return default_us
         if not isinstance(written, str):
             self.refuse(
-                WrongType, name, f"{_shown(written)} is not a duration; write text such as '90s'"
+                WrongType, name, f"{shown(written)} is not a duration; write text such as '90s'"
             )
             return default_us
         try:
@@ -81,13 +81,13 @@ class Fields:
     def integer(self, name: str, default: int, *, least: int, most: int) -> int:
         written = self._take(name, default)
         if not isinstance(written, int) or isinstance(written, bool):
-            self.refuse(WrongType, name, f"{_shown(written)} is not a whole number")
+            self.refuse(WrongType, name, f"{shown(written)} is not a whole number")
             return default
         if not least <= written <= most:
             self.refuse(
                 FieldOutOfRange,
                 name,
-                f"{_shown(written)} is out of range; {least:,} to {most:,} is right",
+                f"{shown(written)} is out of range; {least:,} to {most:,} is right",
             )
             return default
         return written
@@ -98,7 +98,7 @@ class Fields:
         if isinstance(written, str) and written in {choice.value for choice in choices}:
             return choices(written)
         known = ", ".join(f"'{choice}'" for choice in choices)
-        self.refuse(UnknownChoice, name, f"{_shown(written)} is not one of {known}")
+        self.refuse(UnknownChoice, name, f"{shown(written)} is not one of {known}")
         return default
 
     def refuse(self, error: type[InvalidField], name: str, message: str) -> None:
@@ -121,9 +121,16 @@ class Fields:
         return default if written is None else written
 
 
-def _shown(written: object) -> str:
+def escaped(name: str) -> str:
+    """A name as a JSON pointer spells it (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def shown(written: object) -> str:
     """What was written, as JSON would say it; an integer of 5,000 digits is only named."""
     match written:
+        case None:
+            return "null"
         case bool():
             return str(written).lower()
         case str():

@@ -70,8 +70,10 @@ class KeyTemplate(NamedTuple):
         return key
 
 
-def check_template(template: str, *, is_recurring: bool) -> KeyTemplate:
+def check_template(template: object, *, is_recurring: bool) -> KeyTemplate:
     """The template of a job that is being registered, or `InvalidIdempotencyKey`."""
+    if not isinstance(template, str):
+        raise _invalid("a template is text, such as {{job_id}}:{{scheduled_at_unix}}")
     compiled = compile_template(template)
     if is_recurring and not compiled.has_time:
         raise _invalid(

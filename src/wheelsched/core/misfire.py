@@ -84,11 +84,12 @@ def _missed(policy: MisfirePolicy, timeline: "_Timeline", now_us: int) -> _Misse
     if last_us is None:
         return _Missed()
     past_window_us = timeline.last_meant_before(now_us - policy.window_us)
-    caught_up = timeline.latest(_catch_up_limit(policy), until_us=last_us, after_us=past_window_us)
-    last_skipped_us = timeline.previous(caught_up[0]) if caught_up else last_us
+    caught_up, last_skipped_us = timeline.latest(
+        _catch_up_limit(policy), until_us=last_us, after_us=past_window_us
+    )
     return _Missed(
         skip=_skip(policy, timeline, last_skipped_us, past_window_us),
-        fires=tuple(timeline.fire(due_us, Lane.LATE) for due_us in caught_up),
+        fires=tuple([timeline.fire(due_us, Lane.LATE) for due_us in caught_up]),
         last_us=last_us,
     )
 
@@ -154,8 +155,13 @@ class _Timeline(NamedTuple):
         previous_us = self.schedule.last_before(due_us)
         return self.first_us if previous_us is None else max(previous_us, self.first_us)
 
-    def latest(self, limit: int, *, until_us: int, after_us: int | None) -> list[int]:
-        """At most `limit` due times, the latest of (`after_us`, `until_us`], oldest first."""
+    def latest(
+        self, limit: int, *, until_us: int, after_us: int | None
+    ) -> tuple[list[int], int | None]:
+        """At most `limit` due times, the latest of (`after_us`, `until_us`], oldest first.
+
+        And the one before them all, if there is one.
+        """
         found: list[int] = []
         cursor_us: int | None = until_us
         while cursor_us is not None and len(found) < limit:
@@ -163,7 +169,7 @@ class _Timeline(NamedTuple):
                 break
             found.append(cursor_us)
             cursor_us = self.previous(cursor_us)
-        return found[::-1]
+        return found[::-1], cursor_us
 
     def count(self, last_us: int) -> int:
         """How many due times there are up to `last_us`."""

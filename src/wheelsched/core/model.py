@@ -34,7 +34,7 @@ from wheelsched.core.policy import (
     OverlapPolicy,
     RetryPolicy,
 )
-from wheelsched.core.spec import Spec
+from wheelsched.core.spec import END_US, Spec
 from wheelsched.errors import InvalidRunId
 
 DEFAULT_IDEMPOTENCY_KEY: Final = "{{job_id}}:{{scheduled_at_unix}}"
@@ -108,7 +108,7 @@ class Lane(StrEnum):
     """Where a run queues for dispatch. The late lane never overtakes the other."""
 
     ON_TIME = "on_time"
-    LATE = "late"  # misfires that are caught up, and backfills
+    LATE = "late"  # misfires that are caught up, backfills, and what a person retries or redrives
 
 
 class SkipReason(StrEnum):
@@ -122,6 +122,7 @@ class SkipReason(StrEnum):
     QUEUE_FULL = "queue_full"  # too many runs of the job were waiting
     PAUSED = "paused"  # the job was paused while the run was armed
     EDITED = "edited"  # the job got another schedule while the run was armed
+    DELETED = "deleted"  # the job was deleted while the run was armed
 
 
 class RunKey(NamedTuple):
@@ -139,6 +140,7 @@ class Run(Struct, frozen=True, kw_only=True):
     tenant_id: UUID
     state: RunState
     trigger: Trigger = Trigger.SCHEDULE
+    lane: Lane = Lane.ON_TIME  # stored, so that the next owner of the partition keeps to it
     backfill_of_us: int | None = None
     attempt: int = 0  # attempts made; 0 until the first is dispatched
     attempts_before: int = 0  # made before a person last asked to retry: they count no more
@@ -165,8 +167,18 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def counted_attempt(self) -> int:
-        """The number of the latest attempt, as `max_attempts` and the backoff count it."""
+        """The number of the latest attempt that came back, as `max_attempts` counts it."""
         return self.attempt - self.attempts_before
+
+    @property
+    def attempt_in_hand(self) -> int:
+        """The number of the attempt whose outcome comes next: an armed one is not counted yet."""
+        return self.counted_attempt + (self.state is RunState.ARMED)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an attempt has come back since it was last asked for: `overlap` is over it."""
+        return self.counted_attempt > 0
 
     @property
     def scheduled_us(self) -> int:
@@ -198,7 +210,8 @@ def format_run_id(key: RunKey) -> str:
 def parse_run_id(run_id: str) -> RunKey:
     """The key that a run id spells; each key has one spelling."""
     matched = _RUN_ID.fullmatch(run_id)
-    if matched is None:
+    # No run is due later: neither a bigint nor a datetime has to hold what nobody can ask for.
+    if matched is None or int(matched[2]) >= END_US:
         raise InvalidRunId
     return RunKey(UUID(hex=matched[1]), int(matched[2]))
 

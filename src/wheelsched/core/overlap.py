@@ -8,6 +8,9 @@ included: a retry belongs to a live run and is never decided about again. One th
 was requested, and is not yet dispatched is unfinished but not live: it is what this decides
 about. The shard that owns a job's partition knows all of them.
 
+A dead or cancelled run that a person retries or redrives has ended and is live no more. It waits
+in the late lane (`request.retry`), and this decides about it as about any other there.
+
 Only a scheduled run on time may be skipped, or may cancel another. One that a person requested,
 or that the late lane brings, waits instead: catching up a hundred missed runs under `skip` would
 otherwise fire one and skip the rest, and a backfill under `cancel` would kill on-time work.
@@ -55,7 +58,8 @@ def decide(
 ) -> Decision:
     """Decide about an armed run whose time has come.
 
-    `live` are the live runs of its job, oldest dispatch first. `ahead` is how many runs of the
+    `lane` is the run's own, `Run.lane`: a retry by a person has moved a scheduled run to the late
+    one. `live` are the live runs of its job, oldest dispatch first. `ahead` is how many runs of the
     job wait in front of this one: those on time before those of the late lane, each by due time.
     """
     must_run = trigger is not Trigger.SCHEDULE or lane is Lane.LATE

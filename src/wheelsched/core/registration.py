@@ -4,40 +4,39 @@ Invariant: no input takes more than some milliseconds to accept or refuse, and e
 points at the field that is wrong and says what would be right.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from itertools import islice, pairwise
+from datetime import datetime
+from functools import cache
 from typing import Final, cast, get_args
 from uuid import UUID
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, available_timezones
 
 from wheelsched.core import at, bounds, cron, every, rrule
-from wheelsched.core.compile import compile_recurrence, compile_schedule
+from wheelsched.core.acceptance import check_due, check_jitter, never_due, search_from
+from wheelsched.core.compile import compile_schedule
 from wheelsched.core.dst import local_of, offset_at, timeline
-from wheelsched.core.duration import MILLISECOND, MINUTE, SECOND, format_duration, parse_duration
-from wheelsched.core.spec import DstGap, DstOverlap, Kind, Recurrence, Spec
+from wheelsched.core.duration import MILLISECOND, MINUTE, SECOND, parse_duration
+from wheelsched.core.fields import escaped, shown
+from wheelsched.core.spec import END_US, DstGap, DstOverlap, Kind, Spec
 from wheelsched.errors import (
     EndBeforeStart,
+    InvalidCron,
     InvalidDst,
+    InvalidDuration,
     InvalidExclusion,
     InvalidField,
     InvalidInstant,
-    JitterTooLong,
-    ScheduleInPast,
     ScheduleMissing,
-    ScheduleNeverFires,
     ScheduleTooLong,
+    UnknownField,
     UnknownTimezone,
+    quoted,
 )
 
 MAX_EXPRESSION: Final = 255
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _OPTIONS: Final = ("start", "end", "exclude")
-# How many due times ahead a jitter is held against; later, it is cut to fit where it must be.
-_JITTER_STEPS: Final = 64
-_ZONE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
 # Files beside the zones that mean whatever a host was set up with.
 _HOST_ZONES: Final = frozenset({"localtime", "posixrules", "Factory"})
 
@@ -45,16 +44,20 @@ _HOST_ZONES: Final = frozenset({"localtime", "posixrules", "Factory"})
 def parse(
     schedule: object,
     *,
-    timezone: str = "UTC",
-    dst_gap: str = "shift",
-    dst_overlap: str = "first",
-    jitter: str = "0s",
+    timezone: object = "UTC",
+    dst_gap: object = "shift",
+    dst_overlap: object = "first",
+    jitter: object = "0s",
     now_us: int,
     grace_us: int = MINUTE,
 ) -> Spec:
-    """The spec of a schedule as a user wrote it: a string, or an object with one kind."""
-    _check_timezone(timezone)
-    _check_dst(dst_gap, dst_overlap)
+    """The spec of a schedule as a user wrote it: a string, or an object with one kind.
+
+    What it accepts without an `H` is due at least once. With one, the job's id decides which
+    times it stands for, and whether any of them lies within start, end and excluded dates: the
+    second step of a registration, `first_due_us`, knows the id and refuses what has none.
+    """
+    timezone = _read_timezone(timezone)
     kind, written = _read_kind(schedule)
     pointer = "/schedule" if isinstance(schedule, str) else f"/schedule/{kind}"
     start_us = _read_bound(written, "start", timezone)
@@ -70,27 +73,31 @@ def parse(
         kind=kind,
         expression=expression,
         timezone=timezone,
-        dst_gap=cast("DstGap", dst_gap),
-        dst_overlap=cast("DstOverlap", dst_overlap),
+        dst_gap=cast("DstGap", _read_dst("gap", dst_gap, get_args(DstGap))),
+        dst_overlap=cast("DstOverlap", _read_dst("overlap", dst_overlap, get_args(DstOverlap))),
         start_us=start_us,
         end_us=end_us,
         exclude=_read_exclusions(written.get("exclude")),
-        jitter_us=parse_duration(jitter, pointer="/jitter"),
+        jitter_us=_read_jitter(jitter),
     )
-    recurrence = compile_recurrence(spec, cron.least_lucky, now_us)
     with _pointing_at(pointer):
-        _check_due(spec, recurrence, now_us, grace_us)
-    _check_jitter(spec, recurrence, now_us)
+        check_due(spec, now_us=now_us, grace_us=grace_us)
+    check_jitter(spec)
     return spec
 
 
-def first_due_us(spec: Spec, job_id: UUID, *, now_us: int, grace_us: int = MINUTE) -> int | None:
-    """When a job registered now is due first; a one-off may be as late as its grace."""
-    return compile_schedule(spec, job_id, now_us).next_after(_search_from(spec, now_us, grace_us))
+def first_due_us(spec: Spec, job_id: UUID, *, now_us: int, grace_us: int = MINUTE) -> int:
+    """When a job registered now is due first; a one-off may be as late as its grace.
 
-
-def _search_from(spec: Spec, now_us: int, grace_us: int) -> int:
-    return now_us - grace_us - 1 if spec.kind == "at" else now_us
+    `ScheduleNeverFires` where the times that the job's id chose for an `H` leave nothing.
+    """
+    schedule = compile_schedule(spec, job_id, now_us)
+    due_us = schedule.next_after(search_from(spec, now_us, grace_us))
+    if due_us is None:
+        choose = cron.hashed_by(job_id.bytes)
+        with _pointing_at("/schedule"):
+            raise never_due(spec, schedule, choose, now_us=now_us, grace_us=grace_us)
+    return due_us
 
 
 @contextmanager
@@ -116,12 +123,12 @@ def _read_kind(schedule: object) -> tuple[Kind, Mapping[str, object]]:
         )
     for key in schedule:
         if key not in _KINDS and key not in _OPTIONS:
-            raise ScheduleMissing(
-                f"{str(key)[:40]!r} is unknown; a schedule has one of {', '.join(_KINDS)}, "
+            raise UnknownField(
+                f"{quoted(str(key))} is unknown; a schedule has one of {', '.join(_KINDS)}, "
                 f"and {', '.join(_OPTIONS)}",
-                pointer="/schedule",
+                pointer=f"/schedule/{escaped(str(key))}",
             )
-    kinds = [kind for kind in _KINDS if kind in schedule]
+    kinds = [kind for kind in _KINDS if schedule.get(kind) is not None]
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none of them"
         raise ScheduleMissing(
@@ -151,8 +158,10 @@ def _read_expression(
         )
     match kind:
         case "cron":
+            _check_spelling(written)
             return cron.normalise(written)
         case "at":
+            _instant_us(written, timezone, "first")
             return at.normalise(written)
         case "every":
             return every.normalise(written)
@@ -160,6 +169,19 @@ def _read_expression(
             start = None if start_us is None else _local(start_us, timezone)
             now = _local(now_us, timezone)
             return rrule.normalise(written, start=start, now=now, timezone=timezone)
+
+
+def _check_spelling(written: str) -> None:
+    """Tell those who come from another scheduler how this one spells what they wrote."""
+    first, _, rest = written.strip().partition(" ")
+    if first.lower() == "@every":
+        raise InvalidCron(f"write 'every {rest.strip()[:40]}', without the '@'")
+    if first.upper().startswith(("TZ=", "CRON_TZ=")):
+        zone = first.partition("=")[2]
+        raise InvalidCron(
+            f"{quoted(first)} does not belong here; write the time zone in the field timezone, "
+            f"here {quoted(zone)}, and the schedule as {quoted(rest.strip())}"
+        )
 
 
 def _read_bound(written: Mapping[str, object], key: str, timezone: str) -> int | None:
@@ -173,8 +195,19 @@ def _read_bound(written: Mapping[str, object], key: str, timezone: str) -> int |
         if at.is_date(text):
             from_us, until_us = bounds.interval_of_dates(text, timezone)
             return from_us if key == "start" else until_us - MILLISECOND
-        rules = timeline(timezone, "shift", "first" if key == "start" else "last")
-        return at.instants_us(at.read_moment(text), rules)[0]
+        return _instant_us(text, timezone, "first" if key == "start" else "last")
+
+
+def _instant_us(text: str, timezone: str, overlap: DstOverlap) -> int:
+    """The instant of a time, local or not: its year may be in range where the instant is not."""
+    rules = timeline(timezone, "shift", overlap)
+    instant_us = at.instants_us(at.read_moment(text), rules)[0]
+    if not 0 <= instant_us < END_US:
+        raise InvalidInstant(
+            f"{quoted(text)} is out of range; times are 1970-01-01T00:00:00Z to "
+            "2199-12-31T23:59:59Z"
+        )
+    return instant_us
 
 
 def _read_exclusions(written: object) -> tuple[str, ...]:
@@ -194,70 +227,41 @@ def _read_exclusions(written: object) -> tuple[str, ...]:
     return tuple(exclusions)
 
 
-def _check_timezone(timezone: str) -> None:
-    try:
-        if _ZONE.fullmatch(timezone) is None or timezone in _HOST_ZONES:
-            raise ValueError(timezone)  # noqa: TRY301 - one message for all that can be wrong
-        ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+def _read_timezone(written: object) -> str:
+    if not isinstance(written, str) or written not in _timezones():
         raise UnknownTimezone(
-            f"{timezone[:60]!r} is not a time zone; use a name of the IANA database, "
+            f"{shown(written)} is not a time zone; use a name of the IANA database, "
             "such as Europe/London",
             pointer="/timezone",
-        ) from error
-
-
-def _check_dst(gap: str, overlap: str) -> None:
-    for name, value, allowed in (("gap", gap, DstGap), ("overlap", overlap, DstOverlap)):
-        if value not in get_args(allowed):
-            raise InvalidDst(
-                f"{value[:40]!r} is not one of {', '.join(get_args(allowed))}",
-                pointer=f"/dst/{name}",
-            )
-
-
-def _check_due(spec: Spec, recurrence: Recurrence, now_us: int, grace_us: int) -> None:
-    if recurrence.next_after(_search_from(spec, now_us, grace_us)) is not None:
-        return
-    last_us = recurrence.last_before(now_us)
-    if last_us is None:
-        raise ScheduleNeverFires(
-            f"{spec.expression!r} is never due: no such time comes, within its start, end and "
-            "excluded dates, and the rules for clock changes"
         )
-    last = f"{spec.expression!r} is never due again: its last time was {_shown(last_us)}"
-    if spec.kind == "at":
-        raise ScheduleInPast(
-            f"{last}, longer ago than the grace of {format_duration(grace_us)}; "
-            "choose a time that is still to come"
+    return written
+
+
+@cache
+def _timezones() -> frozenset[str]:
+    """The names that mean the same on every host: no files beside the zones, no `right/…`.
+
+    Reading them takes a tenth of a second, once in a process, as zone rules are read once.
+    """
+    return frozenset(available_timezones()) - _HOST_ZONES
+
+
+def _read_dst(name: str, written: object, allowed: tuple[str, ...]) -> str:
+    if not isinstance(written, str) or written not in allowed:
+        raise InvalidDst(
+            f"{shown(written)} is not one of {', '.join(allowed)}", pointer=f"/dst/{name}"
         )
-    raise ScheduleNeverFires(f"{last}; choose a later end")
+    return written
 
 
-def _check_jitter(spec: Spec, recurrence: Recurrence, now_us: int) -> None:
-    if spec.jitter_us == 0:
-        return
-    for due_us, next_us in pairwise(islice(_due_times(recurrence, now_us), _JITTER_STEPS)):
-        if spec.jitter_us > next_us - due_us:
-            raise JitterTooLong(
-                f"a jitter of {format_duration(spec.jitter_us)} is longer than the "
-                f"{format_duration(next_us - due_us)} between two runs, which is the most it "
-                "may be",
-                pointer="/jitter",
-            )
-
-
-def _due_times(recurrence: Recurrence, after_us: int) -> Iterator[int]:
-    due_us = recurrence.next_after(after_us)
-    while due_us is not None:
-        yield due_us
-        due_us = recurrence.next_after(due_us)
+def _read_jitter(written: object) -> int:
+    if not isinstance(written, str):
+        raise InvalidDuration(
+            f"{shown(written)} is not a duration; write text such as '90s'", pointer="/jitter"
+        )
+    return parse_duration(written, pointer="/jitter")
 
 
 def _local(instant_us: int, timezone: str) -> datetime:
     instant_s = instant_us // SECOND
     return local_of(instant_s + offset_at(ZoneInfo(timezone), instant_s))
-
-
-def _shown(instant_us: int) -> str:
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant_us)).isoformat()

@@ -1,12 +1,15 @@
-"""Requests: the runs that a person asks for, beside those of the schedule.
+"""Requests: the runs that a person asks for, beside those of the schedule, or once more.
 
 Invariant: a request takes nothing from the schedule. Its runs have keys that no scheduled run
-can have (see `model`), and the timer of the job stays where it is.
+can have (see `model`), and the timer of the job stays where it is. What comes in bulk, or back
+from the dead, goes to the late lane and never ahead of on-time work.
 """
 
 from typing import Final
 
-from wheelsched.core.model import Job, Run, Trigger, requested_due_us
+from msgspec.structs import replace
+
+from wheelsched.core.model import Job, Lane, Run, Trigger, requested_due_us
 from wheelsched.core.spec import Schedule
 from wheelsched.core.state import RunEvent, move_run
 from wheelsched.errors import BackfillTooLarge, InvalidField
@@ -48,6 +51,25 @@ def backfill(job: Job, schedule: Schedule, since_us: int, until_us: int, now_us:
     return runs
 
 
+def retry(run: Run, now_us: int) -> Run:
+    """The run after a person asked to try it again, alone or by a redrive.
+
+    It has a fresh budget of attempts, and waits for its first in the late lane, as a backfill
+    does. One that is unfinished is being tried already, and stays as it is.
+    """
+    state = move_run(run.state, RunEvent.RETRY)
+    if state is run.state:
+        return run
+    return replace(
+        run,
+        state=state,
+        lane=Lane.LATE,
+        attempts_before=run.attempt,
+        retry_at_us=now_us,
+        finished_at_us=None,
+    )
+
+
 def _requested(
     job: Job, now_us: int, trigger: Trigger, index: int = 0, backfill_of_us: int | None = None
 ) -> Run:
@@ -57,6 +79,7 @@ def _requested(
         tenant_id=job.tenant_id,
         state=move_run(None, RunEvent.REQUEST),
         trigger=trigger,
+        lane=Lane.LATE if trigger is Trigger.BACKFILL else Lane.ON_TIME,
         backfill_of_us=backfill_of_us,
         retry_at_us=now_us,
     )

@@ -1,7 +1,7 @@
 """Retry: how long a failed run waits for its next attempt.
 
-Invariant: a wait is never negative, never shorter than the worker asked for within the policy's
-maximum, and never longer than that maximum plus one `initial`.
+Invariant: a wait is never negative, never longer than the policy's maximum, and within that never
+shorter than the worker asked for.
 
 Full jitter: the wait is drawn evenly from nothing up to the backoff, so that runs that failed
 together come back apart. A worker's `Retry-After` is a floor, and the runs that were all told the
@@ -34,5 +34,4 @@ def wait_us(
     """How long to wait after the failure of attempt number `attempt`."""
     if retry_after_us is None:
         return random.randint(0, backoff_us(policy, attempt))
-    floor_us = min(retry_after_us, policy.max_us)
-    return floor_us + random.randint(0, policy.initial_us)
+    return min(retry_after_us + random.randint(0, policy.initial_us), policy.max_us)

@@ -2,9 +2,10 @@
 
     spec = parse("0 9 * * 1-5", timezone="Europe/London", now_us=now_us)
     schedule = compile_schedule(spec, job_id, anchor_us=registered_us)
-    due_us = schedule.next_after(now_us)
+    due_us = first_due_us(spec, job_id, now_us=now_us)
 
-Invariant: what `parse` accepts, `compile_schedule` compiles, and it is due at least once.
+Invariant: what `parse` accepts, `compile_schedule` compiles; what `first_due_us` then accepts for
+a job, is due at least once for that job.
 """
 
 from wheelsched.core.compile import compile_schedule

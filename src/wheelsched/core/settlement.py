@@ -13,6 +13,7 @@ from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, S
 from wheelsched.core.policy import RetryPolicy
 from wheelsched.core.retry import wait_us
 from wheelsched.core.state import JobEvent, RunEvent
+from wheelsched.errors import InvalidAttempt
 
 
 class Settlement(Struct, frozen=True, kw_only=True):
@@ -26,7 +27,9 @@ class Settlement(Struct, frozen=True, kw_only=True):
 def decide(
     policy: RetryPolicy, outcome: Outcome, *, attempt: int, now_us: int, random: Random
 ) -> Settlement:
-    """Decide about attempt number `attempt`, by `Run.counted_attempt`, that came back `now_us`."""
+    """Decide about attempt number `attempt`, by `Run.attempt_in_hand`, that came back `now_us`."""
+    if attempt < 1:
+        raise InvalidAttempt
     match outcome:
         case Succeeded():
             return Settlement(event=RunEvent.SUCCEED)

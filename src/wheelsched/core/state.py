@@ -3,9 +3,18 @@
 Invariant: a state changes only by a row of its table. A final state of a run is left only when
 a person asks for it (`retry`), and `succeeded` and `skipped` never are.
 
-`None` is the state of what does not exist yet. `running` is written only for a worker that
-answered 202: any other attempt is armed until it is settled, because a write at the moment of
-firing would cost the moment. So whatever can happen to a running run can happen to an armed one.
+`None` is the state of what does not exist. `running` is written only for a worker that answered
+202: any other attempt is armed until it is settled, because a write at the moment of firing would
+cost the moment. So firing is no event, and whatever can happen to a running run can happen to an
+armed one.
+
+**A late answer.** An attempt that timed out leaves its run retrying, with the attempt's token
+still the latest. Until another attempt is armed, and brings a newer token, that worker may still
+say how it ended: success ends the run and saves the next attempt, a rejection kills it, and a
+failure says nothing new. After that its token is stale, which is checked before this table.
+
+**Deleting a job** skips its armed runs (`SkipReason.DELETED`) and cancels those that wait for an
+attempt. A running one may end, and its outcome is the last of the job's history.
 """
 
 from collections.abc import Mapping
@@ -19,12 +28,11 @@ from wheelsched.errors import IllegalMove
 class RunEvent(StrEnum):
     ARM = "arm"  # a shard claims it ahead of its time, the first or a further one
     REQUEST = "request"  # a person asks for a run: trigger or backfill
-    FIRE = "fire"  # it is dispatched
     ACCEPT = "accept"  # the worker answers 202
     SUCCEED = "succeed"  # the worker did it
     FAIL = "fail"  # the attempt failed and another follows
     DIE = "die"  # the attempt failed and was the last
-    SKIP = "skip"  # misfire, overlap, pause or edit
+    SKIP = "skip"  # misfire, overlap, or its job was paused, edited or deleted
     CANCEL = "cancel"  # a person, or overlap, ends it
     RETRY = "retry"  # a person wants it tried again
     TAKE_OVER = "take_over"  # another shard becomes its owner
@@ -35,7 +43,6 @@ RUN_MOVES: Final[Mapping[tuple[RunState | None, RunEvent], RunState]] = {
     (None, RunEvent.SKIP): RunState.SKIPPED,
     (None, RunEvent.REQUEST): RunState.RETRYING,
     #
-    (RunState.ARMED, RunEvent.FIRE): RunState.RUNNING,
     (RunState.ARMED, RunEvent.ACCEPT): RunState.RUNNING,
     (RunState.ARMED, RunEvent.SUCCEED): RunState.SUCCEEDED,
     (RunState.ARMED, RunEvent.FAIL): RunState.RETRYING,
@@ -52,12 +59,28 @@ RUN_MOVES: Final[Mapping[tuple[RunState | None, RunEvent], RunState]] = {
     (RunState.RUNNING, RunEvent.TAKE_OVER): RunState.RUNNING,
     #
     (RunState.RETRYING, RunEvent.ARM): RunState.ARMED,
+    (RunState.RETRYING, RunEvent.SUCCEED): RunState.SUCCEEDED,
+    (RunState.RETRYING, RunEvent.DIE): RunState.DEAD,
     (RunState.RETRYING, RunEvent.CANCEL): RunState.CANCELLED,
     (RunState.RETRYING, RunEvent.TAKE_OVER): RunState.RETRYING,
     #
     (RunState.DEAD, RunEvent.RETRY): RunState.RETRYING,
     (RunState.CANCELLED, RunEvent.RETRY): RunState.RETRYING,
 }
+
+# A request or an outcome that is sent again because its answer was lost must not come back as an
+# error. These find their work done: the state stays, and nothing is written.
+RUN_REPLAYS: Final = frozenset(
+    {
+        (RunState.ARMED, RunEvent.RETRY),
+        (RunState.RUNNING, RunEvent.RETRY),
+        (RunState.RETRYING, RunEvent.RETRY),
+        (RunState.RETRYING, RunEvent.FAIL),
+        (RunState.SUCCEEDED, RunEvent.SUCCEED),
+        (RunState.DEAD, RunEvent.DIE),
+        (RunState.CANCELLED, RunEvent.CANCEL),
+    }
+)
 
 
 class JobEvent(StrEnum):
@@ -68,11 +91,12 @@ class JobEvent(StrEnum):
     RESUME = "resume"
     GONE = "gone"  # a worker answered 410
     FINISH = "finish"  # the schedule has no further due time and its last run has ended
+    DELETE = "delete"
 
 
-# Pausing what is paused, resuming what is active and finishing what is finished are moves too:
-# a request that is sent again because its answer was lost must not come back as an error.
-JOB_MOVES: Final[Mapping[tuple[JobState | None, JobEvent], JobState]] = {
+# Pausing what is paused, resuming what is active and finishing what is finished are moves too,
+# for the sake of replays. Who deletes again is told that there is no such job.
+JOB_MOVES: Final[Mapping[tuple[JobState | None, JobEvent], JobState | None]] = {
     (None, JobEvent.REGISTER): JobState.ACTIVE,
     #
     (JobState.ACTIVE, JobEvent.EDIT): JobState.ACTIVE,
@@ -81,6 +105,7 @@ JOB_MOVES: Final[Mapping[tuple[JobState | None, JobEvent], JobState]] = {
     (JobState.ACTIVE, JobEvent.RESUME): JobState.ACTIVE,
     (JobState.ACTIVE, JobEvent.GONE): JobState.PAUSED,
     (JobState.ACTIVE, JobEvent.FINISH): JobState.FINISHED,
+    (JobState.ACTIVE, JobEvent.DELETE): None,
     #
     (JobState.PAUSED, JobEvent.EDIT): JobState.PAUSED,
     (JobState.PAUSED, JobEvent.RESCHEDULE): JobState.PAUSED,
@@ -88,24 +113,28 @@ JOB_MOVES: Final[Mapping[tuple[JobState | None, JobEvent], JobState]] = {
     (JobState.PAUSED, JobEvent.RESUME): JobState.ACTIVE,
     (JobState.PAUSED, JobEvent.GONE): JobState.PAUSED,
     (JobState.PAUSED, JobEvent.FINISH): JobState.FINISHED,
+    (JobState.PAUSED, JobEvent.DELETE): None,
     #
     (JobState.FINISHED, JobEvent.EDIT): JobState.FINISHED,
     (JobState.FINISHED, JobEvent.RESCHEDULE): JobState.ACTIVE,
     (JobState.FINISHED, JobEvent.GONE): JobState.FINISHED,
     (JobState.FINISHED, JobEvent.FINISH): JobState.FINISHED,
+    (JobState.FINISHED, JobEvent.DELETE): None,
 }
 
 
 def move_run(state: RunState | None, event: RunEvent) -> RunState:
     """The state of a run after an event, or `IllegalMove`."""
+    if state is not None and (state, event) in RUN_REPLAYS:
+        return state
     try:
         return RUN_MOVES[state, event]
     except KeyError:
         raise _illegal("run", state, event) from None
 
 
-def move_job(state: JobState | None, event: JobEvent) -> JobState:
-    """The state of a job after an event, or `IllegalMove`."""
+def move_job(state: JobState | None, event: JobEvent) -> JobState | None:
+    """The state of a job after an event, None when it is deleted, or `IllegalMove`."""
     try:
         return JOB_MOVES[state, event]
     except KeyError:
@@ -113,7 +142,10 @@ def move_job(state: JobState | None, event: JobEvent) -> JobState:
 
 
 def run_states_before(event: RunEvent) -> frozenset[RunState]:
-    """The states in which a run may meet an event: what a compare-and-set asks for."""
+    """The states in which an event has work to do: what a compare-and-set asks for.
+
+    A replay meets none of them, and so writes nothing.
+    """
     return frozenset(state for state, moved_by in RUN_MOVES if moved_by is event and state)
 
 

@@ -1,14 +1,18 @@
 """A schedule in words, for people who check that it says what they meant.
 
-Invariant: the words describe the rule alone; what clock changes do to it is for `explain`.
+Invariant: the words name everything that decides about due times: the rule, start, end and
+excluded dates. What clock changes do to it is for `explain`.
 """
 
+from collections.abc import Iterator
+from datetime import datetime
 from typing import assert_never
-
-from cron_descriptor import Options, get_description
+from zoneinfo import ZoneInfo
 
 from wheelsched.core import cron, rrule
-from wheelsched.core.rrule import Rule, Weekday
+from wheelsched.core.cron_words import WEEKDAYS, cron_words
+from wheelsched.core.duration import SECOND
+from wheelsched.core.rrule import Rule, Stamp, Weekday
 from wheelsched.core.spec import Spec
 
 _UNITS = {
@@ -20,33 +24,44 @@ _UNITS = {
     "MINUTELY": "minute",
     "SECONDLY": "second",
 }
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def words(spec: Spec, choose: cron.Choose) -> str:
     """One sentence without its full stop, such as `At 09:00, only on Monday`."""
+    # A rule that begins at the start says so itself, and once is enough.
+    return ", ".join(dict.fromkeys([*_kind_words(spec, choose), *_bound_words(spec)]))
+
+
+def _kind_words(spec: Spec, choose: cron.Choose) -> list[str]:
     match spec.kind:
         case "cron":
-            return _cron_words(cron.fill(cron.template(spec.expression), choose))
+            return [cron_words(cron.fill(cron.template(spec.expression), choose))]
         case "at":
             where = "" if spec.expression.endswith("Z") else f" in {spec.timezone}"
-            return f"Once, at {spec.expression}{where}"
+            return [f"Once, at {spec.expression}{where}"]
         case "every":
-            return f"Every {spec.expression} of elapsed time"
+            return [f"Every {spec.expression} of elapsed time"]
         case "rrule":
             return _rule_words(rrule.read(spec.expression))
         case _:
             assert_never(spec.kind)
 
 
-def _cron_words(expression: str) -> str:
-    options = Options()
-    options.use_24hour_time_format = True
-    options.locale_code = "en_US"  # not the host's: the same words for every user of a service
-    return str(get_description(expression, options))
+def _bound_words(spec: Spec) -> Iterator[str]:
+    if spec.start_us is not None:
+        yield f"from {_local(spec.start_us, spec.timezone)} on"
+    if spec.end_us is not None:
+        yield f"until {_local(spec.end_us, spec.timezone)}"
+    if spec.exclude:
+        yield f"except on {', '.join(days.replace('/', ' to ') for days in spec.exclude)}"
 
 
-def _rule_words(rule: Rule) -> str:
+def _local(instant_us: int, timezone: str) -> str:
+    moment = datetime.fromtimestamp(instant_us // SECOND, ZoneInfo(timezone))
+    return moment.replace(tzinfo=None).isoformat()
+
+
+def _rule_words(rule: Rule) -> list[str]:
     unit = _UNITS[rule.frequency]
     parts = [f"Every {unit}" if rule.interval == 1 else f"Every {rule.interval} {unit}s"]
     parts += [
@@ -64,16 +79,22 @@ def _rule_words(rule: Rule) -> str:
         )
         if values
     ]
-    parts.append(f"from {rule.start.moment.isoformat()}{'Z' if rule.start.is_utc else ''} on")
+    parts.append(f"from {_stamp_words(rule.start)} on")
     if rule.count is not None:
         parts.append(f"{rule.count} times")
     if rule.until is not None:
-        parts.append(f"until {rule.until.moment.isoformat()}{'Z' if rule.until.is_utc else ''}")
-    return ", ".join(parts)
+        parts.append(f"until {_stamp_words(rule.until)}")
+    if rule.excluded:
+        parts.append(f"except at {', '.join(map(_stamp_words, rule.excluded))}")
+    return parts
+
+
+def _stamp_words(stamp: Stamp) -> str:
+    return f"{stamp.moment.isoformat()}{'Z' if stamp.is_utc else ''}"
 
 
 def _weekday_words(day: Weekday) -> str:
-    name = _WEEKDAYS[day.weekday]
+    name = WEEKDAYS[day.weekday]
     if day.nth is None:
         return name
     return f"the last {name}" if day.nth == -1 else f"{name} number {day.nth}"

@@ -1,9 +1,10 @@
 """Start, end and excluded dates, and the jitter on top."""
 
-from itertools import pairwise
+from uuid import UUID
 
 from tests.unit.core.due import JOB, next_due, schedule_of, us
 
+from wheelsched.core.duration import HOUR, MINUTE
 from wheelsched.core.schedule import compile_schedule, parse
 
 LONDON = "Europe/London"
@@ -82,21 +83,22 @@ def test_jitter_is_the_same_each_time_and_below_its_bound() -> None:
 
 def test_jitter_gives_way_to_a_due_time_that_comes_early() -> None:
     """`both` makes two due times an hour apart of one a day: neither may pass the other."""
-    now_us = us("2026-10-20T00:00", "America/New_York")
     spec = parse(
-        {"cron": "30 1 * * *"},
+        "30 1 * * *",
         timezone="America/New_York",
         dst_overlap="both",
-        jitter="1h",
-        now_us=now_us,
+        jitter="2h",
+        now_us=us("2026-01-16T00:00"),
     )
-    schedule = compile_schedule(spec, JOB, now_us)
-    dues = [now_us]
-    while len(dues) < 20:
-        due_us = schedule.next_after(dues[-1])
-        assert due_us is not None
-        dues.append(due_us)
-    assert all(due + schedule.jitter_us(due) < later for due, later in pairwise(dues[1:]))
+    first_us, second_us = us("2026-11-01T01:30-04:00"), us("2026-11-01T01:30-05:00")
+    delays = []
+    for number in range(100):
+        schedule = compile_schedule(spec, UUID(int=number), first_us)
+        assert schedule.next_after(first_us) == second_us
+        delays.append(schedule.jitter_us(first_us))
+        assert schedule.jitter_us(second_us) < 2 * HOUR
+    assert max(delays) < HOUR
+    assert max(delays) > 50 * MINUTE  # it gives way, and no further than it must
 
 
 def test_no_jitter_is_no_delay() -> None:

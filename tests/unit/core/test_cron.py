@@ -91,7 +91,7 @@ def test_a_field_that_begins_with_a_star_does_not_widen_the_other(expression: st
         ("* * * *", "has 4 fields"),
         ("* * * * * * 2027", "has 7 fields"),
         ("@reboot", "names no time"),
-        ("@every 5m", "names no time"),
+        ("@every 5m", "write 'every 5m'"),
         ("*/0 * * * *", "minute '*/0' has a step of 0; a step is 1 to 60"),
         ("*/90 * * * *", "'every 90m'"),
         ("5-1 * * * *", "minute '5-1' runs backwards; to go around the end write 5-59,0-1"),

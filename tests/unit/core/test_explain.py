@@ -20,7 +20,36 @@ def explained(
     [
         ("0 9 * * 1", "At 09:00, only on Monday"),
         ("0 14 * * 1#1", "At 14:00, on the first Monday of the month"),
-        ("0 0 * 3-4 *", "At 00:00, March through April"),
+        ("0 0 * 3-4 *", "At 00:00, only in March and April"),
+        ("0 0 * 3-5,9 *", "At 00:00, only in March through May and September"),
+        ("0 0 * * 1-5", "At 00:00, only on Monday through Friday"),
+        ("0 0 * * 6,0", "At 00:00, only on Saturday and Sunday"),
+        ("0 0 * * */2", "At 00:00, only on Tuesday, Thursday, Saturday and Sunday"),
+        (
+            "0 0 */2 * 1",
+            "At 00:00, on every 2nd day from day 1 to 31 of the month, but only on Monday",
+        ),
+        ("0 0 * * 5L,1#2", "At 00:00, on the second Monday and the last Friday of the month"),
+        ("0 0 * * 1#2,3#4", "At 00:00, on the second Monday and the fourth Wednesday of the month"),
+        (
+            "0 0 */9 * 5L",
+            (
+                "At 00:00, on every 9th day from day 1 to 28 of the month, "
+                "but only on the last Friday of the month"
+            ),
+        ),
+        (
+            "0 0 1,2 * 1#1",
+            "At 00:00, on days 1 and 2 of the month, or on the first Monday of the month",
+        ),
+        ("0 0 L * *", "At 00:00, on the last day of the month"),
+        ("0 0 15,L * *", "At 00:00, on day 15 and the last day of the month"),
+        ("0 0 1,10-12,L * *", "At 00:00, on days 1, 10 through 12 and the last day of the month"),
+        ("0 0 1-31 * 1", "At 00:00"),
+        ("0 0 13 * 0-6", "At 00:00"),
+        ("*/40 * * * *", "At 0 and 40 minutes past the hour"),
+        ("*/15 * * * *", "Every 15 minutes"),
+        ("0 */9 * * *", "At 00:00, 09:00 and 18:00"),
         ("0 0 13 * 5", "At 00:00, on day 13 of the month, or on Friday"),
         ("0 0 * * 5L", "At 00:00, on the last Friday of the month"),
         ("every 90m", "Every 1h30m of elapsed time"),
@@ -41,6 +70,38 @@ def explained(
 )
 def test_words(schedule: str, words: str) -> None:
     assert explained(schedule).words == words
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        ({"cron": "0 9 * * 1"}, "At 09:00, only on Monday"),
+        ({"every": "5m"}, "Every 5m of elapsed time"),
+        ({"at": "2027-03-01T09:00"}, "Once, at 2027-03-01T09:00:00 in America/New_York"),
+        (
+            {"rrule": "DTSTART:20260101T090000 RRULE:FREQ=DAILY"},
+            "Every day, from 2026-01-01T09:00:00 on",
+        ),
+    ],
+)
+def test_the_words_name_start_end_and_excluded_dates(schedule: dict[str, str], words: str) -> None:
+    bounds = {
+        "start": "2026-12-01T10:00",
+        "end": "2027-12-31",
+        "exclude": ["2026-12-25", "2027-04-01/2027-04-05"],
+    }
+    assert explained({**schedule, **bounds}, "America/New_York").words == (
+        f"{words}, from 2026-12-01T10:00:00 on, until 2027-12-31T23:59:59, "
+        "except on 2026-12-25, 2027-04-01 to 2027-04-05"
+    )
+
+
+def test_the_words_of_a_rule_name_its_excluded_times_and_its_start_once() -> None:
+    rule = "RRULE:FREQ=DAILY EXDATE:20261225T100000,20261226T150000Z"
+    assert explained({"rrule": rule, "start": "2026-12-01T10:00"}).words == (
+        "Every day, from 2026-12-01T10:00:00 on, "
+        "except at 2026-12-25T10:00:00, 2026-12-26T15:00:00Z"
+    )
 
 
 def test_a_hash_is_explained_as_what_it_is_for_the_job() -> None:
@@ -100,6 +161,43 @@ def test_no_warning_for_a_change_after_the_end_or_on_an_excluded_date() -> None:
     assert explained(ended, "America/New_York").warnings == ()
     excluded = {"cron": "30 2 * * *", "exclude": ["2027-03-14"]}
     assert explained(excluded, "America/New_York").warnings == ()
+
+
+AUTUMN = "2027-11-07T01:15:00"  # which the clocks of New York show twice
+
+
+@pytest.mark.parametrize(
+    ("bound", "overlap", "says"),
+    [
+        # The second 01:30 comes after the end.
+        ({"end": f"{AUTUMN}-05:00"}, "first", "it runs the first time only"),
+        ({"end": f"{AUTUMN}-05:00"}, "last", "there is no run for it"),
+        ({"end": f"{AUTUMN}-05:00"}, "both", "it runs the first time only"),
+        # The first 01:30 comes before the start.
+        ({"start": f"{AUTUMN}-05:00"}, "first", "there is no run for it"),
+        ({"start": f"{AUTUMN}-05:00"}, "last", "it runs the second time only"),
+        ({"start": f"{AUTUMN}-05:00"}, "both", "it runs the second time only"),
+    ],
+)
+def test_a_bound_inside_an_overlap(bound: dict[str, str], overlap: str, says: str) -> None:
+    warnings = explained({"cron": "30 1 * * *", **bound}, "America/New_York", overlap=overlap)
+    assert [warning.partition("; ")[2] for warning in warnings.warnings] == [says]
+
+
+def test_no_warning_for_an_overlap_whose_every_copy_lies_outside_the_bounds() -> None:
+    for bound in ({"end": f"{AUTUMN}-04:00"}, {"start": "2027-11-07T01:45:00-05:00"}):
+        schedule = {"cron": "30 1 * * *", **bound}
+        assert explained(schedule, "America/New_York", overlap="both").warnings == ()
+
+
+def test_a_warning_names_the_days_of_a_day_that_never_was() -> None:
+    after = "2011-11-16T03:00"
+    spec = spec_of("30 9 * * *", after=after, timezone="Pacific/Apia")
+    warnings = explain(spec, JOB, now_us=us(after, "Pacific/Apia")).warnings
+    assert warnings[0] == (
+        "2011-12-30: clocks go forward from 00:00 to 00:00 on 2011-12-31, so that 09:30 does not "
+        "occur; there is one run at 00:00 on 2011-12-31 instead"
+    )
 
 
 def test_a_one_off_is_warned_of_its_own_gap() -> None:

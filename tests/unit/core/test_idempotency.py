@@ -119,3 +119,10 @@ def test_the_widest_key_fits() -> None:
     widest = compile_template("{{hour}}" * 12 + "x" * 15)
     key = widest.render(JOB_ID, 0, "Africa/Monrovia")
     assert len(key) == MAX_LENGTH
+
+
+@pytest.mark.parametrize("template", [None, 5, ["{{date}}"], {"a": 1}])
+def test_a_template_is_text(template: object) -> None:
+    with pytest.raises(InvalidIdempotencyKey) as refused:
+        check_template(template, is_recurring=True)
+    assert refused.value.pointer == "/idempotency_key"

@@ -64,7 +64,9 @@ def test_one_look_is_not_enough_to_take_over() -> None:
 
 
 def test_a_lease_that_expired_and_stood_still_for_one_ttl_may_be_taken() -> None:
-    assert not watched(look(0), look(2), look(4), look(4.9)).may_take_over(TERMS)
+    last_us = look(4.999999)
+    assert last_us.sent_us == 5 * SECOND - 1
+    assert not watched(look(0), look(2), look(4), last_us).may_take_over(TERMS)
     assert watched(look(0), look(2), look(4), look(5)).may_take_over(TERMS)
 
 

@@ -268,3 +268,14 @@ def test_a_window_shorter_than_the_grace_catches_up_nothing() -> None:
     assert decision.fires == ()
     assert decision.skip is not None
     assert decision.skip.reason is SkipReason.PAST_WINDOW
+
+
+def test_a_run_ten_minutes_late_is_decided_with_few_questions() -> None:
+    """After an outage every timer comes this way at once."""
+    schedule = Every(MINUTE)
+    decision = decide(policy(), schedule, NOON, NOON + 10 * MINUTE + SECOND)
+    assert decision.skip is not None
+    assert decision.skip.count == 9
+    assert schedule.calls["last_before"] == 2
+    assert schedule.calls["count"] == 1
+    assert schedule.calls["next_after"] == 2

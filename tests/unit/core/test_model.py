@@ -10,6 +10,7 @@ from wheelsched.core.model import (
     Attempt,
     Job,
     JobState,
+    Lane,
     Run,
     RunKey,
     RunState,
@@ -56,6 +57,8 @@ def test_a_run_id_is_the_key_and_leads_back_to_it() -> None:
         "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f",
         "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f-",
         "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f--1",
+        "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f-9223372036854775808",  # more than a bigint holds
+        "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f-7258118400000000",  # the year 2200
         "018f3c2e7a9b7c3d8e4f5a6b7c8d9e0f-01",
         "018F3C2E7A9B7C3D8E4F5A6B7C8D9E0F-1",
         "018f3c2e-7a9b-7c3d-8e4f-5a6b7c8d9e0f-1",
@@ -100,6 +103,13 @@ def test_after_a_retry_by_a_person_attempts_are_counted_anew() -> None:
     assert run.counted_attempt == 1
 
 
+def test_the_attempt_of_an_armed_run_is_counted_when_it_comes_back() -> None:
+    armed = Run(job_id=JOB_ID, due_us=DUE_US, tenant_id=TENANT_ID, state=RunState.ARMED)
+    assert (armed.counted_attempt, armed.attempt_in_hand) == (0, 1)
+    running = msgspec.structs.replace(armed, state=RunState.RUNNING, attempt=1)
+    assert (running.counted_attempt, running.attempt_in_hand) == (1, 1)
+
+
 def test_a_requested_run_is_due_now_but_never_at_a_whole_millisecond() -> None:
     assert requested_due_us(5_000) == 5_001
     assert requested_due_us(5_001) == 5_001
@@ -135,6 +145,7 @@ def test_a_job_that_says_little_has_the_defaults_of_the_contract() -> None:
 def test_a_run_that_was_only_armed_has_no_attempt() -> None:
     run = Run(job_id=JOB_ID, due_us=DUE_US, tenant_id=TENANT_ID, state=RunState.ARMED)
     assert (run.attempt, run.attempts_before, run.trigger) == (0, 0, Trigger.SCHEDULE)
+    assert run.lane is Lane.ON_TIME
 
 
 def test_a_job_survives_the_journey_through_json_with_its_payload_byte_for_byte() -> None:

@@ -1,6 +1,7 @@
 """Bad input, one by one: each is refused where it is wrong, and told what would be right."""
 
 from time import perf_counter
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -25,7 +26,14 @@ REFUSALS: dict[str, tuple[object, type[errors.InvalidField], str, str]] = {
     "null": (None, errors.ScheduleMissing, "/schedule", "a string, or an object"),
     "a number": ({"every": 5}, errors.ScheduleMissing, "/schedule/every", "is text"),
     "an empty string": ("  ", errors.ScheduleMissing, "/schedule", "is text"),
-    "an unknown key": ({"cron": CRON, "tz": 1}, errors.ScheduleMissing, "/schedule", "'tz'"),
+    "an unknown key": ({"cron": CRON, "tz": 1}, errors.UnknownField, "/schedule/tz", "'tz'"),
+    "a key with a slash": ({"a/b": 1}, errors.UnknownField, "/schedule/a~1b", "'a/b'"),
+    "only nulls": (
+        {"cron": None, "at": None},
+        errors.ScheduleMissing,
+        "/schedule",
+        "none of them",
+    ),
     "too few fields": ("* * * *", errors.InvalidCron, "/schedule", "has 4 fields"),
     "a step of zero": ({"cron": "*/0 * * * *"}, errors.InvalidCron, "/schedule/cron", "step of 0"),
     "a range backwards": ("5-1 * * * *", errors.InvalidCron, "/schedule", "5-59,0-1"),
@@ -63,6 +71,20 @@ REFUSALS: dict[str, tuple[object, type[errors.InvalidField], str, str]] = {
     "an interval of nothing": ("every 0s", errors.InvalidInterval, "/schedule", "at least 1s"),
     "an interval below a second": ("every 999ms", errors.InvalidInterval, "/schedule", "1s"),
     "an interval in words": ({"every": "day"}, errors.InvalidInterval, "/schedule/every", "'90s'"),
+    "an interval of a minute or a month": (
+        "every 1M",
+        errors.InvalidInterval,
+        "/schedule",
+        "'1M' may mean minutes or months; write 5m for minutes",
+    ),
+    "@every": ("@every 5m", errors.InvalidCron, "/schedule", "write 'every 5m'"),
+    "a zone before the fields": (
+        {"cron": "CRON_TZ=Asia/Tokyo 0 0 * * *"},
+        errors.InvalidCron,
+        "/schedule/cron",
+        "in the field timezone, here 'Asia/Tokyo', and the schedule as '0 0 * * *'",
+    ),
+    "UTC before the fields": ("TZ=UTC 0 0 * * *", errors.InvalidCron, "/schedule", "here 'UTC'"),
     "INTERVAL=0": (
         "RRULE:FREQ=DAILY;INTERVAL=0",
         errors.InvalidRecurrence,
@@ -90,8 +112,32 @@ REFUSALS: dict[str, tuple[object, type[errors.InvalidField], str, str]] = {
     "an end in the past": (
         {"cron": CRON, "end": "2026-01-01"},
         errors.ScheduleNeverFires,
-        "/schedule/cron",
-        "choose a later end",
+        "/schedule/end",
+        "the end, 2026-01-01T23:59:59.999000+00:00, has passed; choose a later end",
+    ),
+    "an end before the next time": (
+        {"cron": "0 0 1 1 *", "end": "2026-12-01"},
+        errors.ScheduleNeverFires,
+        "/schedule/end",
+        "due next at 2027-01-01T00:00:00+00:00, after the end",
+    ),
+    "an offset beyond the last year": (
+        "2199-12-31T23:59:59-12:00",
+        errors.InvalidInstant,
+        "/schedule",
+        "'2199-12-31T23:59:59-12:00' is out of range",
+    ),
+    "an offset before the first year": (
+        {"at": "1970-01-01T00:00:00+05:00"},
+        errors.InvalidInstant,
+        "/schedule/at",
+        "times are 1970-01-01T00:00:00Z to",
+    ),
+    "a start beyond the last year": (
+        {"every": "1s", "start": "2199-12-31T23:59:59-12:00"},
+        errors.InvalidInstant,
+        "/schedule/start",
+        "out of range",
     ),
     "a start that is no time": (
         {"cron": CRON, "start": "tomorrow"},
@@ -144,6 +190,8 @@ def test_refused(name: str) -> None:
         "/etc/localtime",
         "Europe",
         "localtime",
+        "right/Europe/London",
+        "posix/UTC",
         "UTC\0",
         "x" * 999,
     ],
@@ -167,6 +215,75 @@ def test_refused_dst_rules() -> None:
     assert refused.value.pointer == "/dst/overlap"
 
 
+def test_a_local_time_whose_instant_is_beyond_the_last_year() -> None:
+    late = "2199-12-31T23:59:59"
+    assert parse(late, now_us=NOW).expression == late
+    with pytest.raises(errors.InvalidInstant) as refused:
+        parse({"at": late}, timezone="America/New_York", now_us=NOW)
+    assert refused.value.pointer == "/schedule/at"
+
+
+def test_a_key_that_is_null_is_not_written() -> None:
+    written = {"cron": CRON, "at": None, "start": None, "exclude": None}
+    assert parse(written, now_us=NOW) == parse(CRON, now_us=NOW)
+
+
+@pytest.mark.parametrize("written", [None, 5, True, ["UTC"], {"a": 1}])
+@pytest.mark.parametrize(
+    ("parameter", "pointer"),
+    [
+        ("timezone", "/timezone"),
+        ("dst_gap", "/dst/gap"),
+        ("dst_overlap", "/dst/overlap"),
+        ("jitter", "/jitter"),
+    ],
+)
+def test_what_is_no_text_is_refused_where_it_stands(
+    written: object, parameter: str, pointer: str
+) -> None:
+    options: dict[str, object] = {parameter: written}
+    with pytest.raises(errors.InvalidField) as refused:
+        parse(CRON, now_us=NOW, **options)  # type: ignore[arg-type]  # the names are parametrised
+    assert refused.value.pointer == pointer
+
+
+# At NOW, 03:00, this ends within the day: an hour by hash has passed for some jobs.
+ENDING = {"cron": "0 H * * *", "end": "2026-11-16T23:30:00Z"}
+
+
+def test_a_hash_that_leaves_a_job_nothing_is_refused_when_the_job_is_known() -> None:
+    spec = parse(ENDING, now_us=NOW)
+    jobs = [UUID(int=number) for number in range(200)]
+    due = {job_id: compile_schedule(spec, job_id, NOW).next_after(NOW) for job_id in jobs}
+    assert None in due.values()
+    assert len(set(due.values())) > 10
+    for job_id, due_us in due.items():
+        if due_us is not None:
+            assert first_due_us(spec, job_id, now_us=NOW) == due_us
+            continue
+        with pytest.raises(errors.ScheduleNeverFires, match="after the end") as refused:
+            first_due_us(spec, job_id, now_us=NOW)
+        assert refused.value.pointer == "/schedule/end"
+
+
+def test_a_hash_is_not_refused_for_one_unlucky_hour() -> None:
+    """Some jobs are due before this noon, though not those that hash to the last hour."""
+    assert parse({**ENDING, "end": "2026-11-16T12:00:00Z"}, now_us=NOW).kind == "cron"
+
+
+def test_a_hash_whose_end_has_passed_is_refused_for_every_job() -> None:
+    with pytest.raises(errors.ScheduleNeverFires) as refused:
+        parse({**ENDING, "end": "2026-11-16T03:00:00Z"}, now_us=NOW)
+    assert refused.value.pointer == "/schedule/end"
+
+
+def test_without_an_end_to_blame_the_second_step_points_at_the_schedule() -> None:
+    spec = parse({"cron": "0 H * * *", "exclude": ["2026-11-16/2199-12-31"]}, now_us=NOW)
+    with pytest.raises(errors.ScheduleNeverFires) as refused:
+        first_due_us(spec, JOB, now_us=NOW)
+    assert refused.value.pointer == "/schedule"
+
+
 def test_refused_jitter() -> None:
     with pytest.raises(errors.JitterTooLong) as refused:
         parse("*/5 * * * *", jitter="6m", now_us=NOW)
@@ -184,6 +301,19 @@ def test_a_jitter_as_long_as_the_interval_is_fine() -> None:
 def test_a_jitter_is_held_against_the_shortest_interval() -> None:
     with pytest.raises(errors.JitterTooLong, match="1h"):
         parse("0 9,10,18 * * *", jitter="2h", now_us=NOW)
+
+
+@pytest.mark.parametrize("now", ["2026-02-16T03:00", "2026-10-16T03:00", "2026-11-16T03:00"])
+def test_a_jitter_is_accepted_or_refused_whatever_the_season(now: str) -> None:
+    """In the night of an overlap two runs are an hour apart: the run's own clamp sees to that."""
+
+    def parsed(cron: str) -> Spec:
+        zone, now_us = "America/New_York", us(now)
+        return parse(cron, timezone=zone, dst_overlap="both", jitter="2h", now_us=now_us)
+
+    assert parsed("30 1 * * *").jitter_us == 2 * HOUR
+    with pytest.raises(errors.JitterTooLong):
+        parsed("30 1,2 * * *")
 
 
 def test_the_grace_decides_whether_a_one_off_is_past() -> None:

@@ -2,12 +2,15 @@ from uuid import UUID
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from wheelsched.core.duration import DAY, HOUR, MILLISECOND, SECOND
-from wheelsched.core.model import Job, RunState, Target, Trigger
-from wheelsched.core.request import MAX_BACKFILL, backfill, count_backfill, trigger
+from wheelsched.core.model import Job, Lane, Run, RunKey, RunState, Target, Trigger
+from wheelsched.core.overlap import Fire, Queue, decide
+from wheelsched.core.policy import OnOverlap, OverlapPolicy
+from wheelsched.core.request import MAX_BACKFILL, backfill, count_backfill, retry, trigger
 from wheelsched.core.schedule import Schedule, compile_schedule, parse
-from wheelsched.errors import BackfillTooLarge, InvalidField
+from wheelsched.errors import BackfillTooLarge, IllegalMove, InvalidField
 
 MIDNIGHT = 1_794_787_200 * SECOND  # 2026-11-16T00:00:00Z
 NOW_US = MIDNIGHT + 10 * HOUR + 123
@@ -89,3 +92,50 @@ def test_a_backfill_too_large_for_one_request_is_refused_with_its_count() -> Non
     runs = backfill(job, schedule, MIDNIGHT, until_us, MIDNIGHT + DAY)
     assert len({run.key for run in runs}) == MAX_BACKFILL
     assert all(run.due_us % MILLISECOND for run in runs)
+
+
+def dead_run() -> Run:
+    return Run(
+        job_id=UUID(int=7),
+        due_us=MIDNIGHT,
+        tenant_id=UUID(int=1),
+        state=RunState.DEAD,
+        attempt=4,
+        finished_at_us=MIDNIGHT + HOUR,
+    )
+
+
+def test_a_trigger_is_on_time_and_a_backfill_is_late() -> None:
+    job, schedule = hourly()
+    assert trigger(job, NOW_US).lane is Lane.ON_TIME
+    runs = backfill(job, schedule, MIDNIGHT, MIDNIGHT + 3 * HOUR, NOW_US)
+    assert {run.lane for run in runs} == {Lane.LATE}
+
+
+def test_a_retry_by_a_person_begins_anew_in_the_late_lane() -> None:
+    run = retry(dead_run(), NOW_US)
+    assert (run.state, run.lane, run.retry_at_us) == (RunState.RETRYING, Lane.LATE, NOW_US)
+    assert (run.attempt, run.counted_attempt, run.finished_at_us) == (4, 0, None)
+    assert not run.has_begun
+    assert replace(run, attempt=5).has_begun
+
+
+@pytest.mark.parametrize("state", [RunState.ARMED, RunState.RUNNING, RunState.RETRYING])
+def test_a_retry_of_what_is_being_tried_changes_nothing(state: RunState) -> None:
+    run = replace(dead_run(), state=state, finished_at_us=None)
+    assert retry(run, NOW_US) is run
+
+
+@pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.SKIPPED])
+def test_what_succeeded_or_was_skipped_is_not_retried(state: RunState) -> None:
+    with pytest.raises(IllegalMove):
+        retry(replace(dead_run(), state=state), NOW_US)
+
+
+@pytest.mark.parametrize("choice", list(OnOverlap))
+def test_a_retried_run_waits_for_the_live_one_and_is_never_skipped(choice: OnOverlap) -> None:
+    policy = OverlapPolicy(policy=choice, max_concurrent=1)
+    run = retry(dead_run(), NOW_US)
+    live = RunKey(run.job_id, MIDNIGHT + HOUR)
+    for others, decision in (((live,), Queue()), ((), Fire())):
+        assert decide(policy, trigger=run.trigger, lane=run.lane, live=others, ahead=0) == decision

@@ -42,6 +42,8 @@ def test_retry_after_is_waited_for_and_then_spread() -> None:
     assert waits == {MINUTE, MINUTE + 1, MINUTE + 2, MINUTE + 3}
 
 
-def test_retry_after_is_clamped_to_the_maximum_of_the_policy() -> None:
-    policy = RetryPolicy(initial_us=0, max_us=5 * MINUTE)
+@pytest.mark.parametrize("initial_us", [0, SECOND, 5 * MINUTE])
+def test_retry_after_is_clamped_to_the_maximum_of_the_policy(initial_us: int) -> None:
+    policy = RetryPolicy(initial_us=initial_us, max_us=5 * MINUTE)
     assert wait_us(policy, 1, Random(7), retry_after_us=HOUR) == 5 * MINUTE
+    assert wait_us(policy, 1, Random(7), retry_after_us=5 * MINUTE) == 5 * MINUTE

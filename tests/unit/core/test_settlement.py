@@ -8,6 +8,7 @@ from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, S
 from wheelsched.core.policy import RetryPolicy
 from wheelsched.core.settlement import Settlement, decide
 from wheelsched.core.state import JobEvent, RunEvent, move_job, move_run
+from wheelsched.errors import InvalidAttempt
 
 NOW_US = 1_794_816_000_000_000
 FAILED = Failed(error="503", http_status=503)
@@ -43,6 +44,11 @@ def test_with_one_attempt_there_is_no_retry() -> None:
     assert settled(FAILED, max_attempts=1) == Settlement(event=RunEvent.DIE)
 
 
+def test_attempts_are_counted_from_one() -> None:
+    with pytest.raises(InvalidAttempt):
+        settled(FAILED, attempt=0)
+
+
 def test_retry_after_reaches_the_retry() -> None:
     settlement = settled(Failed(error="429", http_status=429, retry_after_us=2 * MINUTE))
     assert settlement.retry_at_us is not None
@@ -73,3 +79,16 @@ def test_every_settlement_is_a_legal_move_of_the_run_and_of_any_job(
     if settlement.job_event is not None:
         for job_state in JobState:
             assert move_job(job_state, settlement.job_event) is not JobState.ACTIVE
+
+
+@pytest.mark.parametrize("attempt", [1, 4])
+@pytest.mark.parametrize(
+    "outcome",
+    [Succeeded(), FAILED, Rejected(error="404"), Gone(error="410")],
+    ids=lambda outcome: type(outcome).__name__,
+)
+def test_the_late_answer_to_an_attempt_that_timed_out_is_a_legal_move(
+    attempt: int, outcome: Outcome
+) -> None:
+    """The worker says by REST how it ended, while its token is still the latest."""
+    move_run(RunState.RETRYING, settled(outcome, attempt).event)

@@ -2,8 +2,16 @@
 
 import pytest
 
-from wheelsched.core.model import FINAL_STATES, UNFINISHED_STATES, JobState, RunState
+from wheelsched.core.model import (
+    FINAL_STATES,
+    UNFINISHED_STATES,
+    JobState,
+    RunState,
+    SkipReason,
+)
 from wheelsched.core.state import (
+    RUN_MOVES,
+    RUN_REPLAYS,
     JobEvent,
     RunEvent,
     move_job,
@@ -27,14 +35,13 @@ RUN_TABLE = """
 event      (none)    armed      running    retrying   succeeded  dead      skipped  cancelled
 arm        armed     .          .          armed      .          .         .        .
 request    retrying  .          .          .          .          .         .        .
-fire       .         running    .          .          .          .         .        .
 accept     .         running    running    .          .          .         .        .
-succeed    .         succeeded  succeeded  .          .          .         .        .
-fail       .         retrying   retrying   .          .          .         .        .
-die        .         dead       dead       .          .          .         .        .
+succeed    .         succeeded  succeeded  succeeded  succeeded  .         .        .
+fail       .         retrying   retrying   retrying   .          .         .        .
+die        .         dead       dead       dead       .          dead      .        .
 skip       skipped   skipped    .          .          .          .         .        .
-cancel     .         cancelled  cancelled  cancelled  .          .         .        .
-retry      .         .          .          .          .          retrying  .        retrying
+cancel     .         cancelled  cancelled  cancelled  .          .         .        cancelled
+retry      .         armed      running    retrying   .          retrying  .        retrying
 take_over  .         armed      running    retrying   .          .         .        .
 """
 
@@ -48,6 +55,7 @@ pause       .       paused    paused    .
 resume      .       active    active    .
 gone        .       paused    paused    finished
 finish      .       finished  finished  finished
+delete      .       (none)    (none)    (none)
 """
 
 
@@ -93,12 +101,12 @@ def test_every_event_in_every_state_of_a_job(
             move_job(state, event)
         assert (caught.value.state, caught.value.event) == (state, event)
     else:
-        assert move_job(state, event) is JobState(outcome)
+        assert move_job(state, event) is (None if outcome == "(none)" else JobState(outcome))
 
 
 def test_an_illegal_move_names_the_state_and_the_event() -> None:
-    with pytest.raises(IllegalMove, match="a run that is succeeded cannot meet the event 'fire'"):
-        move_run(RunState.SUCCEEDED, RunEvent.FIRE)
+    with pytest.raises(IllegalMove, match="a run that is succeeded cannot meet the event 'arm'"):
+        move_run(RunState.SUCCEEDED, RunEvent.ARM)
     with pytest.raises(IllegalMove, match=r"a job that does not exist cannot meet .* 'pause'"):
         move_job(None, JobEvent.PAUSE)
 
@@ -112,3 +120,31 @@ def test_only_a_person_takes_a_run_out_of_a_final_state() -> None:
 def test_every_unfinished_run_can_be_cancelled_and_taken_over() -> None:
     assert run_states_before(RunEvent.CANCEL) == UNFINISHED_STATES
     assert run_states_before(RunEvent.TAKE_OVER) == UNFINISHED_STATES
+
+
+def test_a_replay_is_no_error_and_has_nothing_to_write() -> None:
+    for state, event in RUN_REPLAYS:
+        assert move_run(state, event) is state
+        assert state not in run_states_before(event)
+
+
+def test_running_is_written_for_a_worker_that_accepted_and_for_nothing_else() -> None:
+    into_running = {event for (_, event), state in RUN_MOVES.items() if state is RunState.RUNNING}
+    assert into_running == {RunEvent.ACCEPT, RunEvent.TAKE_OVER}
+
+
+def test_a_late_answer_counts_until_another_attempt_is_armed() -> None:
+    """The token of the attempt that timed out is still the latest: its work is not done twice."""
+    timed_out = move_run(RunState.RUNNING, RunEvent.FAIL)
+    assert move_run(timed_out, RunEvent.SUCCEED) is RunState.SUCCEEDED
+    assert move_run(timed_out, RunEvent.DIE) is RunState.DEAD
+    assert move_run(timed_out, RunEvent.FAIL) is timed_out
+    assert RunState.RETRYING not in run_states_before(RunEvent.FAIL)
+    with pytest.raises(IllegalMove):
+        move_run(move_run(timed_out, RunEvent.SUCCEED), RunEvent.ARM)
+
+
+def test_the_runs_of_a_deleted_job_end_with_a_reason() -> None:
+    assert move_job(JobState.ACTIVE, JobEvent.DELETE) is None
+    assert move_run(RunState.ARMED, RunEvent.SKIP) is RunState.SKIPPED
+    assert SkipReason("deleted") is SkipReason.DELETED
