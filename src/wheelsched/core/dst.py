@@ -11,8 +11,8 @@ whenever the wall clock shows a match.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import accumulate
 from typing import Final, NamedTuple
@@ -22,6 +22,9 @@ from wheelsched.core.spec import DstGap, DstOverlap
 
 # 388 days: every page of most zones holds two or three stretches.
 _PAGE_BITS: Final = 25
+# A page of stretches is half a kilobyte. Schedules live in the present, and what looks through
+# the centuries (a COUNT, a registration) need not leave all of them behind.
+_REMEMBERED_PAGES: Final = 16
 # No zone has changed twice within six days since 1970, so that a probe each five days sees all.
 _PROBE_S: Final = 5 * 86_400
 # The rules of a schedule that repeats by elapsed time.
@@ -46,6 +49,10 @@ class Stretch(NamedTuple):
     wall_s: int
     wall_end_s: int
     gap_s: int
+
+
+Change = tuple[int, int]
+"""A UTC second, and the offset from it on."""
 
 
 class Timeline:
@@ -81,18 +88,18 @@ class Timeline:
 
     def _read_page(self, number: int) -> tuple[list[int], list[Stretch]]:
         start_s, end_s = number << _PAGE_BITS, (number + 1) << _PAGE_BITS
-        # The margin lets the first and the last stretch of a page know their neighbours.
-        changes = _changes(self._zone, start_s - REACH_S, end_s + REACH_S)
         stretches = [
             cut
-            for stretch in self._stretches(changes, end_s + REACH_S)
+            for stretch in self._stretches(_page_of_changes(self._zone, number), end_s + REACH_S)
             if (cut := _clip(stretch, start_s, end_s)) is not None
         ]
         page = [stretch.start_s for stretch in stretches], stretches
+        if len(self._pages) >= _REMEMBERED_PAGES:
+            self._pages.clear()
         self._pages[number] = page
         return page
 
-    def _stretches(self, changes: list[tuple[int, int]], end_s: int) -> Iterator[Stretch]:
+    def _stretches(self, changes: Sequence[Change], end_s: int) -> Iterator[Stretch]:
         ends = [start_s for start_s, _ in changes[1:]] + [end_s]
         walls = [start_s + offset_s for start_s, offset_s in changes]
         wall_ends = [end + offset_s for end, (_, offset_s) in zip(ends, changes, strict=True)]
@@ -125,8 +132,17 @@ def _clip(stretch: Stretch, start_s: int, end_s: int) -> Stretch | None:
     return stretch
 
 
-def _changes(zone: ZoneInfo, start_s: int, end_s: int) -> list[tuple[int, int]]:
-    """(UTC second, offset from it on): one at `start_s`, then one per change before `end_s`."""
+# Of all that is here, finding the changes takes longest: the policies of a zone share them.
+# A page is some 400 bytes, and a zone has 216 until 2200.
+@lru_cache(maxsize=16_384)
+def _page_of_changes(zone: ZoneInfo, number: int) -> tuple[Change, ...]:
+    # The margin lets the first and the last stretch of a page know their neighbours.
+    start_s, end_s = number << _PAGE_BITS, (number + 1) << _PAGE_BITS
+    return tuple(_changes(zone, start_s - REACH_S, end_s + REACH_S))
+
+
+def _changes(zone: ZoneInfo, start_s: int, end_s: int) -> list[Change]:
+    """The offset at `start_s`, then each change before `end_s`."""
     changes = [(start_s, offset_at(zone, start_s))]
     for low_s in range(start_s, end_s, _PROBE_S):
         high_s = min(low_s + _PROBE_S, end_s)
@@ -151,6 +167,17 @@ def offset_at(zone: ZoneInfo, utc_s: int) -> int:
     return offset // _SECOND
 
 
+def instants_of_dates(timezone: str, first: date, last: date) -> tuple[int, int]:
+    """UTC seconds from the first that a zone shows these dates to the last, that one not included.
+
+    Whatever its clocks do on the way.
+    """
+    rows = timeline(timezone, "shift", "both")
+    from_s = wall_of(datetime.combine(first, time.min))
+    until_s = wall_of(datetime.combine(last + timedelta(days=1), time.min))
+    return rows.resolve(from_s)[0], rows.resolve(until_s)[-1]
+
+
 def wall_of(local: datetime) -> int:
     """The wall-clock second of a datetime without a zone; a fraction of it is cut off."""
     return (local - _LOCAL_EPOCH) // _SECOND
@@ -166,8 +193,9 @@ def instant_us(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-# 600 zones under six policies, though few services will see more than a hundred.
-@lru_cache(maxsize=4096)
+# 600 zones under six policies, though few services will see more than a hundred. Some ten
+# kilobytes each.
+@lru_cache(maxsize=1024)
 def timeline(timezone: str, gap: DstGap, overlap: DstOverlap) -> Timeline:
     """The shared timeline of a zone under a policy."""
     return Timeline(ZoneInfo(timezone), gap, overlap)
