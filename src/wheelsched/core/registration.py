@@ -13,9 +13,9 @@ from typing import Final, cast, get_args
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from wheelsched.core import at, bounds, cron, every, rrule
+from wheelsched.core import at, bounds, cron, every, rrule, rrule_bounds
 from wheelsched.core.compile import compile_recurrence, compile_schedule
-from wheelsched.core.dst import local_of, offset_at, timeline
+from wheelsched.core.dst import timeline
 from wheelsched.core.duration import MILLISECOND, MINUTE, SECOND, format_duration, parse_duration
 from wheelsched.core.spec import DstGap, DstOverlap, Kind, Recurrence, Spec
 from wheelsched.errors import (
@@ -157,9 +157,12 @@ def _read_expression(
         case "every":
             return every.normalise(written)
         case "rrule":
-            start = None if start_us is None else _local(start_us, timezone)
-            now = _local(now_us, timezone)
-            return rrule.normalise(written, start=start, now=now, timezone=timezone)
+            # A whole second, and one that is still to come: COUNT counts it.
+            first_us = now_us + 1 if start_us is None else start_us
+            first = rrule_bounds.stamp_at(-(-first_us // SECOND), timezone)
+            return rrule.normalise(
+                written, first=first, is_started=start_us is not None, timezone=timezone
+            )
 
 
 def _read_bound(written: Mapping[str, object], key: str, timezone: str) -> int | None:
@@ -252,11 +255,6 @@ def _due_times(recurrence: Recurrence, after_us: int) -> Iterator[int]:
     while due_us is not None:
         yield due_us
         due_us = recurrence.next_after(due_us)
-
-
-def _local(instant_us: int, timezone: str) -> datetime:
-    instant_s = instant_us // SECOND
-    return local_of(instant_s + offset_at(ZoneInfo(timezone), instant_s))
 
 
 def _shown(instant_us: int) -> str:

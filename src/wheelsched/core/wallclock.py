@@ -97,11 +97,11 @@ class WallClock:
         wall_start_s = stretch.start_s + stretch.offset_s
         if stretch.gap_s >= wall_start_s:
             return False
-        wall_s = self._calendar.next_wall(stretch.gap_s - 1)
-        return wall_s is not None and wall_s < wall_start_s
+        # Counted, because a search would go on to the next match, however far away.
+        return self._calendar.count_walls(stretch.gap_s, wall_start_s) > 0
 
     def _matches(self, wall_s: int) -> bool:
-        return self._calendar.next_wall(wall_s - 1) == wall_s
+        return self._calendar.count_walls(wall_s, wall_s + 1) > 0
 
 
 # A stretch without a match is left for its neighbour. That one may show the same wall clock

@@ -48,7 +48,7 @@ def test_an_excluded_day_of_a_clock_change_is_excluded_to_its_last_hour() -> Non
 
 
 def test_exclusions_hold_for_every_kind() -> None:
-    for schedule in ({"every": "1d"}, {"rrule": "FREQ=DAILY"}, {"cron": "0 12 * * *"}):
+    for schedule in ({"every": "1d"}, {"rrule": "FREQ=DAILY;BYHOUR=12"}, {"cron": "0 12 * * *"}):
         found = next_due(
             {**schedule, "exclude": ["2026-11-17", "2026-11-18"]}, 1, after="2026-11-16T12:00"
         )

@@ -5,7 +5,7 @@ from datetime import date, timedelta
 import pytest
 from tests.unit.core.due import next_due, schedule_of, spec_of, us
 
-from wheelsched.core import rrule, rrule_days
+from wheelsched.core import rrule, rrule_bounds, rrule_calendar, rrule_days
 from wheelsched.errors import InvalidRecurrence
 
 AFTER = "2026-11-16T03:00"  # a Monday
@@ -23,8 +23,8 @@ AFTER = "2026-11-16T03:00"  # a Monday
             ["2026-11-30 09:00", "2026-12-31 09:00"],
         ),
         ("FREQ=YEARLY;BYYEARDAY=100;BYHOUR=9", ["2027-04-10 09:00", "2028-04-09 09:00"]),
-        ("FREQ=HOURLY;INTERVAL=6", ["2026-11-16 09:00", "2026-11-16 15:00"]),
-        ("FREQ=MINUTELY;INTERVAL=90", ["2026-11-16 04:30", "2026-11-16 06:00"]),
+        ("FREQ=HOURLY;INTERVAL=6", ["2026-11-16 03:00", "2026-11-16 09:00"]),
+        ("FREQ=MINUTELY;INTERVAL=90", ["2026-11-16 03:00", "2026-11-16 04:30"]),
         ("FREQ=DAILY;BYHOUR=9;UNTIL=20261117", ["2026-11-16 09:00", "2026-11-17 09:00"]),
         ("FREQ=DAILY;BYHOUR=9;UNTIL=20261116T120000Z", ["2026-11-16 09:00"]),
         ("FREQ=DAILY;BYHOUR=9;COUNT=1", ["2026-11-16 09:00"]),
@@ -46,9 +46,9 @@ def test_week_53_and_week_1_around_new_year() -> None:
 def test_week_numbers_are_those_of_iso_8601() -> None:
     for week in (1, 2, 52, 53):
         text = f"DTSTART:19700101T000000\nRRULE:FREQ=YEARLY;BYWEEKNO={week}"
-        days = rrule_days.RecurringDays(rrule.read(text), 0)
-        found = [day for year in days.between(0, 130 * 365) for day in year]
         first = date(1970, 1, 1)
+        days = rrule_days.RecurringDays(rrule_days.pattern_of(rrule.read(text), first))
+        found = [day for run in days.runs(0, 130 * 365) for day in range(*run)]
         expected = [
             day
             for day in range(130 * 365)
@@ -92,7 +92,11 @@ def test_it_is_read_on_the_clocks_of_the_zone() -> None:
 
 def test_below_the_hour_it_is_elapsed() -> None:
     found = next_due(
-        "FREQ=HOURLY", 3, after="2026-11-01T00:30", timezone="America/New_York", overlap="first"
+        "DTSTART:20261101T013000 RRULE:FREQ=HOURLY",
+        3,
+        after="2026-11-01T00:30",
+        timezone="America/New_York",
+        overlap="first",
     )
     assert found == [
         "2026-11-01 01:30 -0400",
@@ -126,10 +130,13 @@ def test_an_old_dtstart_costs_no_expansion_of_the_years_between(
     expanded: list[int] = []
     expand = rrule_days._expand_year
 
-    def count(rule: rrule.Rule, start: date, year: int) -> tuple[int, ...]:
+    def count(parts: rrule_days.DayParts, year: int) -> int:
         expanded.append(year)
-        return expand(rule, start, year)
+        return expand(parts, year)
 
+    rrule_days._masks_by_shape.cache_clear()
+    rrule_calendar.calendar.cache_clear()
+    rrule_bounds.clock.cache_clear()
     monkeypatch.setattr(rrule_days, "_expand_year", count)
     schedule = schedule_of(f"DTSTART:19710101T000001 RRULE:{rule}", after=AFTER)
     due_us = us(AFTER)
@@ -137,7 +144,7 @@ def test_an_old_dtstart_costs_no_expansion_of_the_years_between(
         next_us = schedule.next_after(due_us)
         assert next_us is not None
         due_us = next_us
-    assert len(expanded) <= 21
+    assert 1 <= len(expanded) <= 21
 
 
 @pytest.mark.parametrize(
