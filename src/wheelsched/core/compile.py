@@ -52,8 +52,8 @@ def next_wall_of(spec: Spec, choose: cron.Choose) -> Callable[[int], int | None]
     """The wall-clock times of a spec before any zone is applied, as `Calendar.next_wall`."""
     match spec.kind:
         case "cron":
-            expression = cron.fill(cron.template(spec.expression), choose)
-            return cron.calendar(expression).next_wall
+            chosen = cron.choices(cron.template(spec.expression), choose)
+            return cron.calendar(spec.expression, chosen).next_wall
         case "rrule":
             return _next_wall_of_rule(rrule.read(spec.expression), spec.timezone)
         case "at":
@@ -95,13 +95,15 @@ def _cron(
 ) -> Recurrence:
     if cron.is_elapsed(text):
         gap, overlap = ELAPSED
-    return _wall_clock(cron.fill(cron.template(text), choose), timezone, gap, overlap)
+    return _wall_clock(text, cron.choices(cron.template(text), choose), timezone, gap, overlap)
 
 
 # As many as there are calendars: an expression is mostly used in one zone.
 @lru_cache(maxsize=16_384)
-def _wall_clock(expression: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence:
-    return WallClock(cron.calendar(expression), timeline(timezone, gap, overlap))
+def _wall_clock(
+    text: str, chosen: tuple[int, ...], timezone: str, gap: DstGap, overlap: DstOverlap
+) -> Recurrence:
+    return WallClock(cron.calendar(text, chosen), timeline(timezone, gap, overlap))
 
 
 # An entry is a text and a reference: what costs is shared by the pattern.

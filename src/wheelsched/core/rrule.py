@@ -109,6 +109,8 @@ def _on_the_hour(rule: str) -> str:
     return rule
 
 
+# Few: compiling a spec asks for its rule several times in a row, and keeps what it makes of it.
+@lru_cache(maxsize=256)
 def read(text: str) -> Rule:
     """The rule of normalised lines."""
     lines = [tuple(line.split(":", 1)) for line in text.split("\n")]

@@ -31,7 +31,7 @@ ENDING_US: Final = 2 * END_US
 # A little more than a year, and a power of two that halves down to a second.
 _YEAR_US: Final = 1 << 45
 # Fewer due times than this are found sooner by walking than by counting.
-_FEW: Final = 4
+_FEW: Final = 16
 
 Interval = tuple[int, int]
 """Instants [from_us, until_us)."""
