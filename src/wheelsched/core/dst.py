@@ -189,14 +189,16 @@ def offset_at(zone: ZoneInfo, utc_s: int) -> int:
 
 
 def instants_of_dates(timezone: str, first: date, last: date) -> tuple[int, int]:
-    """UTC seconds from the first that a zone shows these dates to the last, that one not included.
+    """UTC seconds [from, until): from the first that shows one of these dates to the last.
 
-    Whatever its clocks do on the way.
+    Whatever the clocks do on the way: midnight itself may be shown twice, or not at all.
     """
-    rows = timeline(timezone, "shift", "both")
     from_s = wall_of(datetime.combine(first, time.min))
     until_s = wall_of(datetime.combine(last + timedelta(days=1), time.min))
-    return rows.resolve(from_s)[0], rows.resolve(until_s)[-1]
+    rows = timeline(timezone, "shift", "both")
+    last_shown = timeline(timezone, "skip", "both").resolve(until_s - 1)
+    end_s = last_shown[-1] + 1 if last_shown else rows.resolve(until_s)[0]
+    return rows.resolve(from_s)[0], end_s
 
 
 def wall_of(local: datetime) -> int:

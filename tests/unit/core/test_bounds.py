@@ -2,8 +2,10 @@
 
 from itertools import pairwise
 
+import pytest
 from tests.unit.core.due import JOB, next_due, schedule_of, us
 
+from wheelsched.core.bounds import interval_of_dates
 from wheelsched.core.schedule import compile_schedule, parse
 
 LONDON = "Europe/London"
@@ -45,6 +47,27 @@ def test_an_excluded_day_of_a_clock_change_is_excluded_to_its_last_hour() -> Non
     excluded = {"cron": "30 * * * *", "exclude": ["2026-10-25"]}
     found = next_due(excluded, 2, after="2026-10-24T23:00", timezone=LONDON)
     assert found == ["2026-10-24 23:30 +0100", "2026-10-26 00:30 +0000"]
+
+
+@pytest.mark.parametrize(
+    ("timezone", "day", "from_utc", "until_utc"),
+    [
+        # Midnight is shown twice, and both are of the new day.
+        ("America/Havana", "2026-10-31", "2026-10-31T04:00", "2026-11-01T04:00"),
+        ("America/Havana", "2026-11-01", "2026-11-01T04:00", "2026-11-02T05:00"),
+        # Back at 00:01 to 23:01: the old day is shown once more.
+        ("America/St_Johns", "2010-11-06", "2010-11-06T02:30", "2010-11-07T03:30"),
+        # No midnight: forward at 00:00 to 01:00, and at 23:30 to 00:00.
+        ("Africa/Cairo", "2026-04-24", "2026-04-23T22:00", "2026-04-24T21:00"),
+        ("Asia/Pyongyang", "2018-05-04", "2018-05-03T15:30", "2018-05-04T15:00"),
+        # A day that never was.
+        ("Pacific/Apia", "2011-12-30", "2011-12-30T10:00", "2011-12-30T10:00"),
+    ],
+)
+def test_a_date_is_all_that_the_clocks_show_of_it(
+    timezone: str, day: str, from_utc: str, until_utc: str
+) -> None:
+    assert interval_of_dates(day, timezone) == (us(from_utc), us(until_utc))
 
 
 def test_exclusions_hold_for_every_kind() -> None:
