@@ -84,6 +84,8 @@ def normalise_exclusion(text: str) -> str:
 
 def excluded_by(spec: Spec) -> tuple[Interval, ...]:
     """What a spec excludes: in order, without two that touch."""
+    if spec.start_us is None and spec.end_us is None and not spec.exclude and spec.kind != "rrule":
+        return ()  # as for nearly every job
     intervals: list[Interval] = []
     if spec.kind == "rrule":
         intervals += rrule_bounds.excluded_by(

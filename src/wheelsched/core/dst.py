@@ -22,9 +22,6 @@ from wheelsched.core.spec import DstGap, DstOverlap
 
 # 388 days: every page of most zones holds two or three stretches.
 _PAGE_BITS: Final = 25
-# A page of stretches is half a kilobyte. Schedules live in the present, and what looks through
-# the centuries (a COUNT, a registration) need not leave all of them behind.
-_REMEMBERED_PAGES: Final = 16
 # No zone has changed twice within six days since 1970, so that a probe each five days sees all.
 _PROBE: Final = timedelta(days=5)
 _QUARTER_S: Final = 900
@@ -57,23 +54,23 @@ Change = tuple[int, int]
 """A UTC second, and the offset from it on."""
 
 
+Page = tuple[list[int], list[Stretch]]
+"""Where each stretch of a page starts, and the stretches."""
+
+
 class Timeline:
     """The stretches of one zone under one policy, found page by page as they are asked for."""
 
-    __slots__ = ("_gap", "_overlap", "_pages", "_zone")
+    __slots__ = ("_gap", "_overlap", "_zone")
 
     def __init__(self, zone: ZoneInfo, gap: DstGap, overlap: DstOverlap) -> None:
         self._zone = zone
         self._gap = gap
         self._overlap = overlap
-        self._pages: dict[int, tuple[list[int], list[Stretch]]] = {}
 
     def at(self, utc_s: int) -> Stretch:
         """The stretch that holds a UTC second."""
-        page = self._pages.get(utc_s >> _PAGE_BITS)
-        if page is None:
-            page = self._read_page(utc_s >> _PAGE_BITS)
-        starts, stretches = page
+        starts, stretches = _page(self._zone, self._gap, self._overlap, utc_s >> _PAGE_BITS)
         return stretches[bisect_right(starts, utc_s) - 1]
 
     def resolve(self, wall_s: int) -> list[int]:
@@ -88,35 +85,39 @@ class Timeline:
             stretch = self.at(stretch.end_s)
         return found
 
-    def _read_page(self, number: int) -> tuple[list[int], list[Stretch]]:
-        start_s, end_s = number << _PAGE_BITS, (number + 1) << _PAGE_BITS
-        stretches = [
-            cut
-            for stretch in self._stretches(_page_of_changes(self._zone, number), end_s + REACH_S)
-            if (cut := _clip(stretch, start_s, end_s)) is not None
-        ]
-        page = [stretch.start_s for stretch in stretches], stretches
-        if len(self._pages) >= _REMEMBERED_PAGES:
-            self._pages.clear()
-        self._pages[number] = page
-        return page
 
-    def _stretches(self, changes: Sequence[Change], end_s: int) -> Iterator[Stretch]:
-        ends = [start_s for start_s, _ in changes[1:]] + [end_s]
-        walls = [start_s + offset_s for start_s, offset_s in changes]
-        wall_ends = [end + offset_s for end, (_, offset_s) in zip(ends, changes, strict=True)]
-        # Before a stretch, the wall clock has shown everything up to here; after it, the wall
-        # clock will show everything from there on.
-        shown_until = [walls[0], *accumulate(wall_ends[:-1], max)]
-        shown_again = [*accumulate(reversed(walls[1:]), min, initial=wall_ends[-1])][::-1]
-        for index, (start_s, offset_s) in enumerate(changes):
-            wall_s, wall_end_s = walls[index], wall_ends[index]
-            gap_s = min(shown_until[index], wall_s) if self._gap == "shift" else wall_s
-            if self._overlap == "first":
-                wall_s = max(wall_s, shown_until[index])
-            elif self._overlap == "last":
-                wall_end_s = min(wall_end_s, shown_again[index])
-            yield Stretch(start_s, ends[index], offset_s, wall_s, wall_end_s, gap_s)
+# Half a kilobyte each, for all timelines together. What looks through the centuries, such as a
+# COUNT, pushes out what nobody has asked for in a while, and not the present.
+@lru_cache(maxsize=16_384)
+def _page(zone: ZoneInfo, gap: DstGap, overlap: DstOverlap, number: int) -> Page:
+    start_s, end_s = number << _PAGE_BITS, (number + 1) << _PAGE_BITS
+    changes = _page_of_changes(zone, number)
+    stretches = [
+        cut
+        for stretch in _stretches(changes, end_s + REACH_S, gap, overlap)
+        if (cut := _clip(stretch, start_s, end_s)) is not None
+    ]
+    return [stretch.start_s for stretch in stretches], stretches
+
+
+def _stretches(
+    changes: Sequence[Change], end_s: int, gap: DstGap, overlap: DstOverlap
+) -> Iterator[Stretch]:
+    ends = [start_s for start_s, _ in changes[1:]] + [end_s]
+    walls = [start_s + offset_s for start_s, offset_s in changes]
+    wall_ends = [end + offset_s for end, (_, offset_s) in zip(ends, changes, strict=True)]
+    # Before a stretch, the wall clock has shown everything up to here; after it, the wall
+    # clock will show everything from there on.
+    shown_until = [walls[0], *accumulate(wall_ends[:-1], max)]
+    shown_again = [*accumulate(reversed(walls[1:]), min, initial=wall_ends[-1])][::-1]
+    for index, (start_s, offset_s) in enumerate(changes):
+        wall_s, wall_end_s = walls[index], wall_ends[index]
+        gap_s = min(shown_until[index], wall_s) if gap == "shift" else wall_s
+        if overlap == "first":
+            wall_s = max(wall_s, shown_until[index])
+        elif overlap == "last":
+            wall_end_s = min(wall_end_s, shown_again[index])
+        yield Stretch(start_s, ends[index], offset_s, wall_s, wall_end_s, gap_s)
 
 
 def _clip(stretch: Stretch, start_s: int, end_s: int) -> Stretch | None:
@@ -216,9 +217,8 @@ def instant_us(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-# 600 zones under six policies, though few services will see more than a hundred. Some ten
-# kilobytes each.
-@lru_cache(maxsize=1024)
+# 600 zones under six policies, though few services will see more than a hundred.
+@lru_cache(maxsize=4096)
 def timeline(timezone: str, gap: DstGap, overlap: DstOverlap) -> Timeline:
     """The shared timeline of a zone under a policy."""
     return Timeline(ZoneInfo(timezone), gap, overlap)

@@ -33,7 +33,7 @@ class WallClock:
         remembered_us = self._remembered.get(after_us, _UNKNOWN)
         if remembered_us != _UNKNOWN:
             return remembered_us
-        due_s = self._next_second(max(after_us // _SECOND_US, -1))
+        due_s = self._next_second(after_us // _SECOND_US if after_us >= 0 else -1)
         due_us = None if due_s is None else due_s * _SECOND_US
         if len(self._remembered) >= _REMEMBERED:
             self._remembered.clear()

@@ -37,8 +37,13 @@ def test_a_rule_with_a_dtstart_of_its_own_takes_few_kilobytes(rule: str) -> None
     assert kept / 100 < 8_000
 
 
-def test_a_timeline_forgets_the_years_that_nobody_asks_for() -> None:
-    rows = dst.timeline("Europe/London", "shift", "first")
-    for number in range(216):
-        rows.at(number << 25)
-    assert len(rows._pages) <= 16
+def test_the_centuries_of_all_zones_are_not_kept() -> None:
+    for timezone in ("Europe/London", "America/New_York", "Asia/Tokyo"):
+        for overlap in ("first", "last", "both"):
+            rows = dst.timeline(timezone, "shift", overlap)
+            for number in range(216):
+                rows.at(number << 25)
+    bound = dst._page.cache_info().maxsize
+    assert bound is not None
+    assert bound <= 16_384
+    assert not hasattr(rows, "__dict__")  # a timeline itself keeps nothing
