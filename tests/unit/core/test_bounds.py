@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 from tests.unit.core.due import JOB, next_due, schedule_of, us
 
-from wheelsched.core.bounds import interval_of_dates
+from wheelsched.core.at import At
+from wheelsched.core.bounds import Bounded, interval_of_dates
 from wheelsched.core.schedule import compile_schedule, parse
 
 LONDON = "Europe/London"
@@ -68,6 +69,26 @@ def test_a_date_is_all_that_the_clocks_show_of_it(
     timezone: str, day: str, from_utc: str, until_utc: str
 ) -> None:
     assert interval_of_dates(day, timezone) == (us(from_utc), us(until_utc))
+
+
+def test_nothing_is_searched_for_past_the_end_or_before_the_start() -> None:
+    asked: list[int] = []
+
+    class Recorded(At):
+        def next_after(self, after_us: int) -> int | None:
+            asked.append(after_us)
+            return super().next_after(after_us)
+
+        def last_before(self, before_us: int) -> int | None:
+            asked.append(before_us)
+            return super().last_before(before_us)
+
+    bounded = Bounded(Recorded([5, 50, 500]), ((-1_000, 10), (100, 1_000)))
+    assert bounded.next_after(2) == 50
+    assert bounded.next_after(200) is None
+    assert bounded.last_before(600) == 50
+    assert bounded.last_before(8) is None
+    assert asked == [9, 999, 100, -1_000]
 
 
 def test_exclusions_hold_for_every_kind() -> None:

@@ -1,12 +1,12 @@
 """RRULE: what the parts mean, what is refused, and what an old DTSTART costs."""
 
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 import pytest
 from tests.unit.core.due import next_due, schedule_of, spec_of, us
 
 from wheelsched.core import rrule, rrule_bounds, rrule_calendar, rrule_days
-from wheelsched.errors import InvalidRecurrence
+from wheelsched.errors import InvalidRecurrence, ScheduleNeverFires
 
 AFTER = "2026-11-16T03:00"  # a Monday
 
@@ -145,6 +145,39 @@ def test_an_old_dtstart_costs_no_expansion_of_the_years_between(
         assert next_us is not None
         due_us = next_us
     assert 1 <= len(expanded) <= 21
+
+
+@pytest.mark.parametrize(
+    ("rule", "patterns"),
+    [
+        ("FREQ=DAILY;BYHOUR=9;BYMINUTE=0;BYSECOND=0", 1),
+        ("FREQ=DAILY;INTERVAL=3", 3),
+        ("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,WE", 2),
+        ("FREQ=WEEKLY", 7),
+        ("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=3", 1),
+        ("FREQ=HOURLY;INTERVAL=5;COUNT=99", 5),
+        ("FREQ=SECONDLY;UNTIL=20270101", 1),
+    ],
+)
+def test_jobs_that_differ_in_dtstart_share_what_costs(rule: str, patterns: int) -> None:
+    first = datetime(2026, 1, 1, 9)  # noqa: DTZ001 - a wall clock has no zone
+    rules = [
+        rrule.read(f"DTSTART:{first + timedelta(days=day):%Y%m%dT%H%M%S}\nRRULE:{rule}")
+        for day in range(300)
+    ]
+    assert len({rrule_calendar.pattern_of(rule, "UTC") for rule in rules}) == patterns
+
+
+@pytest.mark.parametrize(
+    "rule", ["FREQ=HOURLY;INTERVAL=2;BYHOUR=1", "FREQ=SECONDLY;INTERVAL=90;BYSECOND=13"]
+)
+def test_no_day_is_searched_when_no_time_is_left(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rrule_days.RecurringDays, "next_from", lambda *_: pytest.fail("searched"))
+    monkeypatch.setattr(rrule_days.RecurringDays, "last_until", lambda *_: pytest.fail("searched"))
+    with pytest.raises(ScheduleNeverFires):
+        spec_of(f"DTSTART:20200101T000000 RRULE:{rule}", after=AFTER)
 
 
 @pytest.mark.parametrize(
