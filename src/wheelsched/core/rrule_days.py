@@ -2,9 +2,10 @@
 
 Invariant: a day is in exactly when its BY parts admit it and its year, month, week or day is a
 whole number of intervals from DTSTART's. What the BY parts admit in a year depends only on the
-shape of that year and the one before. So the calendar of any century is known from 21
-expansions: a step costs the same however old DTSTART is, and a rule without any day is found
-out at once. Rules that differ in DTSTART and interval alone share these expansions.
+shape of that year and, for week numbers, of the one before. So the calendar of any century is
+known from 14 expansions, or 21: a step costs the same however old DTSTART is, and a rule
+without any day is found out at once. Rules that differ in DTSTART and interval alone share
+these expansions.
 
 The days of a year are the bits of one integer, January 1 the lowest.
 """
@@ -33,7 +34,7 @@ _LONGEST_YEAR: Final = 366
 _ONLY_ONCE: Final = 12 * 9999
 
 Shape = tuple[int, bool, bool]
-"""The weekday of January 1, and whether the year before and the year itself are leap."""
+"""The weekday of January 1, whether the year is leap, and, for week numbers, the year before."""
 
 
 class DayParts(Struct, frozen=True, kw_only=True):
@@ -63,6 +64,7 @@ class _Year(Struct, frozen=True):
     first_day: int  # days since 1970-01-01
     length: int
     shape: Shape
+    shape_for_weeks: Shape
 
 
 @cache
@@ -72,7 +74,8 @@ def _years() -> tuple[_Year, ...]:
         _Year(
             date(year, 1, 1).toordinal() - _EPOCH_ORDINAL,
             365 + isleap(year),
-            (date(year, 1, 1).weekday(), isleap(year - 1), isleap(year)),
+            (date(year, 1, 1).weekday(), isleap(year), False),
+            (date(year, 1, 1).weekday(), isleap(year), isleap(year - 1)),
         )
         for year in range(_FIRST_YEAR, _LAST_YEAR + 1)
     )
@@ -122,11 +125,12 @@ def _parts(rule: Rule, start: date) -> DayParts:
 class RecurringDays:
     """The days of a pattern, as days since 1970-01-01."""
 
-    __slots__ = ("_by_shape", "_by_year", "_pattern")
+    __slots__ = ("_by_shape", "_by_year", "_has_weeks", "_pattern")
 
     def __init__(self, pattern: DayPattern) -> None:
         self._pattern = pattern
         self._by_shape = _masks_by_shape(pattern.parts)
+        self._has_weeks = bool(pattern.parts.week_numbers)
         self._by_year: dict[int, int] = {}
 
     def __contains__(self, day: int) -> bool:
@@ -204,7 +208,8 @@ class RecurringDays:
 
     def _admitted(self, index: int) -> int:
         """What the BY parts admit in a year, were the interval 1."""
-        shape = _years()[index].shape
+        year = _years()[index]
+        shape = year.shape_for_weeks if self._has_weeks else year.shape
         mask = self._by_shape.get(shape)
         if mask is None:
             mask = self._by_shape[shape] = _expand_year(self._pattern.parts, _FIRST_YEAR + index)
