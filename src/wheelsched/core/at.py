@@ -12,7 +12,7 @@ from typing import Final
 from wheelsched.core.dst import Timeline, instant_us, wall_of
 from wheelsched.core.duration import MILLISECOND, SECOND
 from wheelsched.core.spec import END_YEAR, FIRST_YEAR
-from wheelsched.errors import InvalidInstant
+from wheelsched.errors import InvalidInstant, quoted
 
 # `fromisoformat` alone would also take weeks (2026-W10-7), "20260308" and any character as "T".
 _INSTANT: Final = re.compile(
@@ -20,6 +20,8 @@ _INSTANT: Final = re.compile(
     r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
 )
 _DATE: Final = re.compile(r"(?P<year>[0-9]{4,9})-[0-9]{2}-[0-9]{2}")
+# Twice what the longest time needs: nothing longer is looked at.
+_MAX_TEXT: Final = 80
 
 
 class At:
@@ -73,38 +75,42 @@ def is_moment(text: str) -> bool:
 
 def is_date(text: str) -> bool:
     """Whether a text has the form of a date, without a time."""
-    return _DATE.fullmatch(text.strip()) is not None
+    return len(text) <= _MAX_TEXT and _DATE.fullmatch(text.strip()) is not None
 
 
 def read_moment(text: str) -> datetime:
     """A datetime to the millisecond, with a zone when the text has an offset."""
-    matched = _INSTANT.fullmatch(text.strip().upper())
+    matched = _INSTANT.fullmatch(text.strip().upper()) if len(text) <= _MAX_TEXT else None
     if matched is None:
         raise InvalidInstant(
-            f"{text[:40]!r} is not a time; write 2026-03-08T09:30:00 for local time, or with an "
+            f"{quoted(text)} is not a time; write 2026-03-08T09:30:00 for local time, or with an "
             "offset, 2026-03-08T09:30:00Z"
         )
     _check_year(text, matched["year"])
     try:
         moment = datetime.fromisoformat(matched[0])
     except ValueError as error:
-        raise InvalidInstant(f"{text!r} is not on the calendar or the clock: {error}") from error
+        raise InvalidInstant(
+            f"{quoted(text)} is not on the calendar or the clock: {error}"
+        ) from error
     whole_us = moment.microsecond - moment.microsecond % MILLISECOND
     return moment.replace(microsecond=whole_us)
 
 
 def read_date(text: str) -> date:
     """A date such as 2026-12-25."""
-    matched = _DATE.fullmatch(text.strip())
+    matched = _DATE.fullmatch(text.strip()) if len(text) <= _MAX_TEXT else None
     if matched is None:
-        raise InvalidInstant(f"{text[:40]!r} is not a date; write 2026-12-25")
+        raise InvalidInstant(f"{quoted(text)} is not a date; write 2026-12-25")
     _check_year(text, matched["year"])
     try:
         return date.fromisoformat(matched[0])
     except ValueError as error:
-        raise InvalidInstant(f"{text!r} is not on the calendar: {error}") from error
+        raise InvalidInstant(f"{quoted(text)} is not on the calendar: {error}") from error
 
 
 def _check_year(text: str, year: str) -> None:
     if not FIRST_YEAR <= int(year) < END_YEAR:
-        raise InvalidInstant(f"{text!r} is out of range; years are {FIRST_YEAR} to {END_YEAR - 1}")
+        raise InvalidInstant(
+            f"{quoted(text)} is out of range; years are {FIRST_YEAR} to {END_YEAR - 1}"
+        )

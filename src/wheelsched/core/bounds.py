@@ -1,27 +1,26 @@
 """Start, end and excluded dates: due times cut out of any recurrence.
 
 Invariant: a due time stays exactly when it lies in no excluded interval. Before the start and
-after the end are excluded intervals like the others.
+after the end are excluded intervals like the others, and so is what an RRULE excludes itself.
 """
 
 from bisect import bisect_right
-from datetime import datetime, time, timedelta
 from functools import lru_cache
 from typing import Final
 
+from wheelsched.core import rrule_bounds
 from wheelsched.core.at import read_date
-from wheelsched.core.dst import timeline, wall_of
+from wheelsched.core.dst import instants_of_dates
 from wheelsched.core.duration import SECOND
-from wheelsched.core.spec import END_US, Recurrence, Spec
-from wheelsched.errors import InvalidExclusion, InvalidInstant
+from wheelsched.core.rrule_bounds import BEGINNING_US, ENDING_US, Interval
+from wheelsched.core.spec import Recurrence, Spec
+from wheelsched.errors import InvalidExclusion, InvalidInstant, quoted
 
-_BEGINNING_US: Final = -END_US
-_ENDING_US: Final = 2 * END_US
 # Each may lie in a year of its own, whose clock changes are then looked up at registration.
 MAX_EXCLUSIONS: Final = 128
 
-Interval = tuple[int, int]
-"""Instants [from_us, until_us)."""
+# `2026-12-24/2027-01-02`, with spaces around.
+MAX_EXCLUSION: Final = 64
 
 
 class Bounded:
@@ -36,6 +35,9 @@ class Bounded:
 
     def next_after(self, after_us: int) -> int | None:
         """The least due time > `after_us`."""
+        # Left at once, so that nothing is searched for past the end or before the start.
+        if (interval := self._interval_of(after_us + 1)) is not None:
+            after_us = interval[1] - 1
         due_us = self._recurrence.next_after(after_us)
         while due_us is not None and (interval := self._interval_of(due_us)) is not None:
             due_us = self._recurrence.next_after(interval[1] - 1)
@@ -43,6 +45,8 @@ class Bounded:
 
     def last_before(self, before_us: int) -> int | None:
         """The greatest due time < `before_us`."""
+        if (interval := self._interval_of(before_us - 1)) is not None:
+            before_us = interval[0]
         due_us = self._recurrence.last_before(before_us)
         while due_us is not None and (interval := self._interval_of(due_us)) is not None:
             due_us = self._recurrence.last_before(interval[0])
@@ -64,22 +68,36 @@ class Bounded:
 
 def normalise_exclusion(text: str) -> str:
     """A date, or a range of dates whose end is not before its start."""
+    if len(text) > MAX_EXCLUSION:
+        raise InvalidExclusion(f"{quoted(text)} is too long for a date or a range of dates")
     try:
         days = [read_date(day) for day in text.split("/", 2)]
     except InvalidInstant as error:
         raise InvalidExclusion(str(error)) from error
     if len(days) > 2 or days[0] > days[-1]:
         raise InvalidExclusion(
-            f"{text[:40]!r} is not a range of dates; write 2026-12-24/2027-01-02, the earlier first"
+            f"{quoted(text)} is not a range of dates; write 2026-12-24/2027-01-02, "
+            "the earlier first"
         )
     return "/".join(day.isoformat() for day in days)
 
 
 def excluded_by(spec: Spec) -> tuple[Interval, ...]:
     """What a spec excludes: in order, without two that touch."""
-    if spec.start_us is None and spec.end_us is None and not spec.exclude:
-        return ()
-    return _excluded(spec.start_us, spec.end_us, spec.exclude, spec.timezone)
+    if spec.start_us is None and spec.end_us is None and not spec.exclude and spec.kind != "rrule":
+        return ()  # as for nearly every job
+    intervals: list[Interval] = []
+    if spec.kind == "rrule":
+        intervals += rrule_bounds.excluded_by(
+            spec.expression, spec.timezone, spec.dst_gap, spec.dst_overlap
+        )
+    if spec.start_us is not None:
+        intervals.append((BEGINNING_US, spec.start_us))
+    if spec.end_us is not None:
+        intervals.append((spec.end_us + 1, ENDING_US))
+    if spec.exclude:
+        intervals += _excluded_dates(spec.exclude, spec.timezone)
+    return _merged(intervals)
 
 
 def is_excluded(spec: Spec, instant_us: int) -> bool:
@@ -87,15 +105,13 @@ def is_excluded(spec: Spec, instant_us: int) -> bool:
     return any(from_us <= instant_us < until_us for from_us, until_us in excluded_by(spec))
 
 
-@lru_cache(maxsize=4096)
-def _excluded(
-    start_us: int | None, end_us: int | None, exclude: tuple[str, ...], timezone: str
-) -> tuple[Interval, ...]:
-    intervals = [interval_of_dates(text, timezone) for text in exclude]
-    if start_us is not None:
-        intervals.append((_BEGINNING_US, start_us))
-    if end_us is not None:
-        intervals.append((end_us + 1, _ENDING_US))
+# Up to fifteen kilobytes each. Many jobs share the holidays of a country.
+@lru_cache(maxsize=512)
+def _excluded_dates(exclude: tuple[str, ...], timezone: str) -> tuple[Interval, ...]:
+    return _merged([interval_of_dates(text, timezone) for text in exclude])
+
+
+def _merged(intervals: list[Interval]) -> tuple[Interval, ...]:
     merged: list[Interval] = []
     for from_us, until_us in sorted(intervals):
         if merged and from_us <= merged[-1][1]:
@@ -108,7 +124,5 @@ def _excluded(
 def interval_of_dates(text: str, timezone: str) -> Interval:
     """From the first instant that a zone shows these dates to the last, whatever its clocks do."""
     days = [read_date(day) for day in text.split("/")]
-    first = wall_of(datetime.combine(days[0], time.min))
-    end = wall_of(datetime.combine(days[-1] + timedelta(days=1), time.min))
-    rows = timeline(timezone, "shift", "both")
-    return rows.resolve(first)[0] * SECOND, rows.resolve(end)[-1] * SECOND
+    from_s, until_s = instants_of_dates(timezone, days[0], days[-1])
+    return from_s * SECOND, until_s * SECOND

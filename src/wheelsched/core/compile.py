@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import assert_never
 from uuid import UUID
 
-from wheelsched.core import at, cron, rrule, rrule_calendar
+from wheelsched.core import at, cron, rrule, rrule_bounds, rrule_calendar
 from wheelsched.core.bounds import Bounded, excluded_by
 from wheelsched.core.dst import ELAPSED, timeline, wall_of
 from wheelsched.core.every import Every, interval_us
@@ -52,10 +52,10 @@ def next_wall_of(spec: Spec, choose: cron.Choose) -> Callable[[int], int | None]
     """The wall-clock times of a spec before any zone is applied, as `Calendar.next_wall`."""
     match spec.kind:
         case "cron":
-            expression = cron.fill(cron.template(spec.expression), choose)
-            return cron.calendar(expression).next_wall
+            chosen = cron.choices(cron.template(spec.expression), choose)
+            return cron.calendar(spec.expression, chosen).next_wall
         case "rrule":
-            return rrule_calendar.calendar(rrule.read(spec.expression), spec.timezone).next_wall
+            return _next_wall_of_rule(rrule.read(spec.expression), spec.timezone)
         case "at":
             moment = at.read_moment(spec.expression)
             return at.At([wall_of(moment)] if moment.tzinfo is None else []).next_after
@@ -95,21 +95,37 @@ def _cron(
 ) -> Recurrence:
     if cron.is_elapsed(text):
         gap, overlap = ELAPSED
-    return _wall_clock(cron.fill(cron.template(text), choose), timezone, gap, overlap)
+    return _wall_clock(text, cron.choices(cron.template(text), choose), timezone, gap, overlap)
 
 
 # As many as there are calendars: an expression is mostly used in one zone.
 @lru_cache(maxsize=16_384)
-def _wall_clock(expression: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence:
-    return WallClock(cron.calendar(expression), timeline(timezone, gap, overlap))
+def _wall_clock(
+    text: str, chosen: tuple[int, ...], timezone: str, gap: DstGap, overlap: DstOverlap
+) -> Recurrence:
+    return WallClock(cron.calendar(text, chosen), timeline(timezone, gap, overlap))
 
 
-@lru_cache(maxsize=1024)
+# An entry is a text and a reference: what costs is shared by the pattern.
+@lru_cache(maxsize=16_384)
 def _rrule(text: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence:
     rule = rrule.read(text)
-    if rrule.is_elapsed(rule):
-        gap, overlap = ELAPSED
-    return WallClock(rrule_calendar.calendar(rule, timezone), timeline(timezone, gap, overlap))
+    policy = rrule_bounds.policy_of(rule, gap, overlap)
+    return rrule_bounds.clock(rrule_calendar.pattern_of(rule, timezone), timezone, *policy)
+
+
+def _next_wall_of_rule(rule: rrule.Rule, timezone: str) -> Callable[[int], int | None]:
+    """The matches of a rule that no EXDATE names by their time of the wall clock."""
+    calendar = rrule_calendar.calendar(rrule_calendar.pattern_of(rule, timezone))
+    excluded = {wall_of(stamp.moment) for stamp in rule.excluded if not stamp.is_utc}
+
+    def next_wall(after_s: int) -> int | None:
+        wall_s = calendar.next_wall(after_s)
+        while wall_s is not None and wall_s in excluded:
+            wall_s = calendar.next_wall(wall_s)
+        return wall_s
+
+    return next_wall
 
 
 @lru_cache(maxsize=4096)

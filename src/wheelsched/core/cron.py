@@ -1,8 +1,9 @@
 """Cron text: checked, its `H` hashed by the job's id, expanded by croniter into masks.
 
-Invariant: two jobs whose hashed expressions are equal share one calendar, and croniter sees a
-distinct expression once. What croniter reads otherwise than people mean it (`5-5` as every
-minute, `50-10` wrapped around, `15W` as the 15th, `R` as a random number) never reaches it.
+Invariant: two jobs with one expression and equal choices for its `H` share one calendar, and
+croniter sees a distinct expression once, however many jobs fill it. What croniter reads
+otherwise than people mean it (`5-5` as every minute, `50-10` wrapped around, `15W` as the 15th,
+`R` as a random number) never reaches it.
 
 | written | means |
 |---|---|
@@ -23,10 +24,10 @@ from typing import Final
 
 from croniter import croniter
 from croniter.croniter import CroniterError
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from wheelsched.core.cron_calendar import CronCalendar, CronFields
-from wheelsched.errors import InvalidCron
+from wheelsched.errors import InvalidCron, quoted
 
 
 class Field(Struct, frozen=True):
@@ -70,6 +71,9 @@ MONTH: Final = Field("month", 1, 12, 12, _MONTHS)
 WEEKDAY: Final = Field("day of week", 0, 7, 6, _WEEKDAYS)
 FIELDS: Final = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 
+# Where `CronFields` keeps each of them.
+_MASKS: Final = ("seconds", "minutes", "hours", "days", "months", "weekdays")
+
 ALIASES: Final = {
     "@YEARLY": "0 0 1 1 *",
     "@ANNUALLY": "0 0 1 1 *",
@@ -96,11 +100,14 @@ class Hash(Struct, frozen=True):
     high: int
     step: int | None
 
-    def fill(self, choose: "Choose") -> str:
+    def choice(self, choose: "Choose") -> int:
+        """The value, or the first of the steps."""
         if self.step is None:
-            return str(choose(self.field, self.low, self.high))
-        offset = choose(self.field, self.low, min(self.low + self.step - 1, self.high))
-        return ",".join(map(str, range(offset, self.high + 1, self.step)))
+            return choose(self.field, self.low, self.high)
+        return choose(self.field, self.low, min(self.low + self.step - 1, self.high))
+
+    def values(self, choice: int) -> Sequence[int]:
+        return [choice] if self.step is None else range(choice, self.high + 1, self.step)
 
 
 Choose = Callable[[int, int, int], int]
@@ -137,6 +144,11 @@ def is_elapsed(text: str) -> bool:
 @lru_cache(maxsize=16_384)
 def template(text: str) -> Template:
     """The checked pieces of a normalised expression."""
+    return _pieces(_terms(text))
+
+
+def _terms(text: str) -> list[list[str | Hash]]:
+    """The checked terms of each field."""
     fields = text.split()
     first = len(FIELDS) - len(fields)
     terms = [
@@ -148,7 +160,7 @@ def template(text: str) -> Template:
         raise InvalidCron(
             f"day of week {fields[-1]!r} mixes plain days with '#' or 'L'; use two schedules"
         )
-    return _pieces(terms)
+    return terms
 
 
 def is_hashed(pieces: Template) -> bool:
@@ -158,7 +170,15 @@ def is_hashed(pieces: Template) -> bool:
 
 def fill(pieces: Template, choose: Choose) -> str:
     """The expression with each `H` replaced by its values."""
-    return "".join([piece if isinstance(piece, str) else piece.fill(choose) for piece in pieces])
+    return "".join(
+        piece if isinstance(piece, str) else ",".join(map(str, piece.values(piece.choice(choose))))
+        for piece in pieces
+    )
+
+
+def choices(pieces: Template, choose: Choose) -> tuple[int, ...]:
+    """What is chosen for each `H`, in order: all in which two jobs with one expression differ."""
+    return tuple([piece.choice(choose) for piece in pieces if isinstance(piece, Hash)])
 
 
 def hashed_by(job_id: bytes) -> Choose:
@@ -183,31 +203,55 @@ def least_lucky(field: int, low: int, high: int) -> int:
 
 
 @lru_cache(maxsize=16_384)
-def calendar(expression: str) -> CronCalendar:
-    """The calendar of a filled expression, shared by all jobs that have it."""
+def calendar(text: str, chosen: tuple[int, ...] = ()) -> CronCalendar:
+    """The calendar of a normalised expression, given what is chosen for each `H` in it."""
+    fields = _expanded(text)
+    if not chosen:
+        return CronCalendar(fields)
+    hashes = [piece for piece in template(text) if isinstance(piece, Hash)]
+    masks = {name: getattr(fields, name) for name in _MASKS}
+    for piece, choice in zip(hashes, chosen, strict=True):
+        name = _MASKS[piece.field]
+        for value in piece.values(choice):
+            # Sunday is 0 and 7, in a week of stars as in any other.
+            masks[name] |= 1 << (value % 7 if FIELDS[piece.field] is WEEKDAY else value)
+    return CronCalendar(structs.replace(fields, **masks))
+
+
+@lru_cache(maxsize=16_384)
+def _expanded(text: str) -> CronFields:
+    """The fields of a normalised expression, without what its `H` will add."""
+    terms = _terms(text)
+    written = [[term for term in field if isinstance(term, str)] for field in terms]
+    # A field of nothing but `H` is a star for croniter, and empty for us.
+    expression = " ".join([",".join(field) or "*" for field in written])
     try:
         expanded, nth_weekdays = croniter.expand(expression, second_at_beginning=True)
     except CroniterError as error:
-        raise InvalidCron(f"{expression!r} is not a cron expression: {error}") from error
-    minutes, hours, days, months, weekdays = expanded[:5]
-    stars = [field.startswith("*") for field in expression.split()]
-    return CronCalendar(
-        CronFields(
-            seconds=_mask(expanded[5], SECOND) if len(expanded) > 5 else 1,
-            minutes=_mask(minutes, MINUTE),
-            hours=_mask(hours, HOUR),
-            days=_mask(days, DAY),
-            months=_mask(months, MONTH),
-            # A field of `#` and `L` has no plain days, though croniter lists them as such.
-            weekdays=0 if nth_weekdays else _mask(weekdays, WEEKDAY),
-            last_day="l" in days,
-            nth_weekdays=frozenset(
-                (int(weekday), -1 if str(nth) == "l" else nth)
-                for weekday, every_nth in nth_weekdays.items()
-                for nth in every_nth
-            ),
-            either_day=not (stars[-3] or stars[-1]),
-        )
+        raise InvalidCron(f"{quoted(text)} is not a cron expression: {error}") from error
+    # croniter puts the second last.
+    ordered = [*expanded[5:], *expanded[:5]]
+    masks = [
+        _mask(values, field) if strings else 0
+        for strings, values, field in zip(written, ordered, FIELDS[-len(written) :], strict=True)
+    ]
+    seconds, minutes, hours, days, months, weekdays = [1, *masks][-6:]
+    is_star = [str(field[0]).startswith("*") for field in terms]
+    return CronFields(
+        seconds=seconds,
+        minutes=minutes,
+        hours=hours,
+        days=days,
+        months=months,
+        # A field of `#` and `L` has no plain days, though croniter lists them as such.
+        weekdays=0 if nth_weekdays else weekdays,
+        last_day="l" in ordered[-3],
+        nth_weekdays=frozenset(
+            (int(weekday), -1 if str(nth) == "l" else nth)
+            for weekday, every_nth in nth_weekdays.items()
+            for nth in every_nth
+        ),
+        either_day=not (is_star[-3] or is_star[-1]),
     )
 
 

@@ -11,8 +11,8 @@ whenever the wall clock shows a match.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import accumulate
 from typing import Final, NamedTuple
@@ -23,7 +23,9 @@ from wheelsched.core.spec import DstGap, DstOverlap
 # 388 days: every page of most zones holds two or three stretches.
 _PAGE_BITS: Final = 25
 # No zone has changed twice within six days since 1970, so that a probe each five days sees all.
-_PROBE_S: Final = 5 * 86_400
+_PROBE: Final = timedelta(days=5)
+_QUARTER_S: Final = 900
+_QUARTER: Final = timedelta(seconds=_QUARTER_S)
 # The rules of a schedule that repeats by elapsed time.
 ELAPSED: Final[tuple[DstGap, DstOverlap]] = ("skip", "both")
 # More than the widest change of any zone (a day, when one crosses the date line).
@@ -48,23 +50,27 @@ class Stretch(NamedTuple):
     gap_s: int
 
 
+Change = tuple[int, int]
+"""A UTC second, and the offset from it on."""
+
+
+Page = tuple[list[int], list[Stretch]]
+"""Where each stretch of a page starts, and the stretches."""
+
+
 class Timeline:
     """The stretches of one zone under one policy, found page by page as they are asked for."""
 
-    __slots__ = ("_gap", "_overlap", "_pages", "_zone")
+    __slots__ = ("_gap", "_overlap", "_zone")
 
     def __init__(self, zone: ZoneInfo, gap: DstGap, overlap: DstOverlap) -> None:
         self._zone = zone
         self._gap = gap
         self._overlap = overlap
-        self._pages: dict[int, tuple[list[int], list[Stretch]]] = {}
 
     def at(self, utc_s: int) -> Stretch:
         """The stretch that holds a UTC second."""
-        page = self._pages.get(utc_s >> _PAGE_BITS)
-        if page is None:
-            page = self._read_page(utc_s >> _PAGE_BITS)
-        starts, stretches = page
+        starts, stretches = _page(self._zone, self._gap, self._overlap, utc_s >> _PAGE_BITS)
         return stretches[bisect_right(starts, utc_s) - 1]
 
     def resolve(self, wall_s: int) -> list[int]:
@@ -79,35 +85,39 @@ class Timeline:
             stretch = self.at(stretch.end_s)
         return found
 
-    def _read_page(self, number: int) -> tuple[list[int], list[Stretch]]:
-        start_s, end_s = number << _PAGE_BITS, (number + 1) << _PAGE_BITS
-        # The margin lets the first and the last stretch of a page know their neighbours.
-        changes = _changes(self._zone, start_s - REACH_S, end_s + REACH_S)
-        stretches = [
-            cut
-            for stretch in self._stretches(changes, end_s + REACH_S)
-            if (cut := _clip(stretch, start_s, end_s)) is not None
-        ]
-        page = [stretch.start_s for stretch in stretches], stretches
-        self._pages[number] = page
-        return page
 
-    def _stretches(self, changes: list[tuple[int, int]], end_s: int) -> Iterator[Stretch]:
-        ends = [start_s for start_s, _ in changes[1:]] + [end_s]
-        walls = [start_s + offset_s for start_s, offset_s in changes]
-        wall_ends = [end + offset_s for end, (_, offset_s) in zip(ends, changes, strict=True)]
-        # Before a stretch, the wall clock has shown everything up to here; after it, the wall
-        # clock will show everything from there on.
-        shown_until = [walls[0], *accumulate(wall_ends[:-1], max)]
-        shown_again = [*accumulate(reversed(walls[1:]), min, initial=wall_ends[-1])][::-1]
-        for index, (start_s, offset_s) in enumerate(changes):
-            wall_s, wall_end_s = walls[index], wall_ends[index]
-            gap_s = min(shown_until[index], wall_s) if self._gap == "shift" else wall_s
-            if self._overlap == "first":
-                wall_s = max(wall_s, shown_until[index])
-            elif self._overlap == "last":
-                wall_end_s = min(wall_end_s, shown_again[index])
-            yield Stretch(start_s, ends[index], offset_s, wall_s, wall_end_s, gap_s)
+# Half a kilobyte each, for all timelines together. What looks through the centuries, such as a
+# COUNT, pushes out what nobody has asked for in a while, and not the present.
+@lru_cache(maxsize=16_384)
+def _page(zone: ZoneInfo, gap: DstGap, overlap: DstOverlap, number: int) -> Page:
+    start_s, end_s = number << _PAGE_BITS, (number + 1) << _PAGE_BITS
+    changes = _page_of_changes(zone, number)
+    stretches = [
+        cut
+        for stretch in _stretches(changes, end_s + REACH_S, gap, overlap)
+        if (cut := _clip(stretch, start_s, end_s)) is not None
+    ]
+    return [stretch.start_s for stretch in stretches], stretches
+
+
+def _stretches(
+    changes: Sequence[Change], end_s: int, gap: DstGap, overlap: DstOverlap
+) -> Iterator[Stretch]:
+    ends = [start_s for start_s, _ in changes[1:]] + [end_s]
+    walls = [start_s + offset_s for start_s, offset_s in changes]
+    wall_ends = [end + offset_s for end, (_, offset_s) in zip(ends, changes, strict=True)]
+    # Before a stretch, the wall clock has shown everything up to here; after it, the wall
+    # clock will show everything from there on.
+    shown_until = [walls[0], *accumulate(wall_ends[:-1], max)]
+    shown_again = [*accumulate(reversed(walls[1:]), min, initial=wall_ends[-1])][::-1]
+    for index, (start_s, offset_s) in enumerate(changes):
+        wall_s, wall_end_s = walls[index], wall_ends[index]
+        gap_s = min(shown_until[index], wall_s) if gap == "shift" else wall_s
+        if overlap == "first":
+            wall_s = max(wall_s, shown_until[index])
+        elif overlap == "last":
+            wall_end_s = min(wall_end_s, shown_again[index])
+        yield Stretch(start_s, ends[index], offset_s, wall_s, wall_end_s, gap_s)
 
 
 def _clip(stretch: Stretch, start_s: int, end_s: int) -> Stretch | None:
@@ -125,30 +135,71 @@ def _clip(stretch: Stretch, start_s: int, end_s: int) -> Stretch | None:
     return stretch
 
 
-def _changes(zone: ZoneInfo, start_s: int, end_s: int) -> list[tuple[int, int]]:
-    """(UTC second, offset from it on): one at `start_s`, then one per change before `end_s`."""
-    changes = [(start_s, offset_at(zone, start_s))]
-    for low_s in range(start_s, end_s, _PROBE_S):
-        high_s = min(low_s + _PROBE_S, end_s)
-        before_s = changes[-1][1]
-        after_s = offset_at(zone, high_s)
-        if after_s == before_s:
-            continue
-        while high_s - low_s > 1:
-            middle_s = (low_s + high_s) // 2
-            if offset_at(zone, middle_s) == before_s:
-                low_s = middle_s  # noqa: PLW2901 - the bisection narrows its own interval
-            else:
-                high_s = middle_s
-        changes.append((high_s, after_s))
+# Of all that is here, finding the changes takes longest: the policies of a zone share them.
+# A page is some 400 bytes, and a zone has 216 until 2200.
+@lru_cache(maxsize=16_384)
+def _page_of_changes(zone: ZoneInfo, number: int) -> tuple[Change, ...]:
+    # The margin lets the first and the last stretch of a page know their neighbours.
+    start_s, end_s = (number << _PAGE_BITS) - REACH_S, ((number + 1) << _PAGE_BITS) + REACH_S
+    return tuple(_changes(zone, start_s - start_s % _QUARTER_S, end_s))
+
+
+# `fromutc` on UTC in the zone's own name is the quickest way to ask for an offset: a tenth of a
+# microsecond, where `fromtimestamp` and `timedelta(seconds=...)` take more than one each.
+
+
+def _changes(zone: ZoneInfo, start_s: int, end_s: int) -> list[Change]:
+    """The offset at `start_s`, then each change before `end_s`."""
+    start = _EPOCH.replace(tzinfo=zone) + _SECOND * start_s
+    end = start + _SECOND * (end_s - start_s)
+    before = zone.fromutc(start) - start
+    changes = [(start_s, before // _SECOND)]
+    low = start
+    while low < end:
+        high = min(low + _PROBE, end)
+        after = zone.fromutc(high) - high
+        if after != before:
+            changed = _first_change(zone, low, high)
+            changes.append((start_s + (changed - start) // _SECOND, after // _SECOND))
+            before = after
+        low = high
     return changes
+
+
+def _first_change(zone: ZoneInfo, low: datetime, high: datetime) -> datetime:
+    """The first second of the offset of `high`, which is not that of `low`."""
+    before = zone.fromutc(low) - low
+    # To the quarter of an hour first, for that is when nearly all clocks change.
+    for unit in (_QUARTER, _SECOND):
+        if zone.fromutc(high - _SECOND) - (high - _SECOND) == before:
+            return high
+        units = (high - low) // unit
+        while units > 1:
+            middle = low + unit * (units // 2)
+            if zone.fromutc(middle) - middle == before:
+                low, units = middle, units - units // 2
+            else:
+                high, units = middle, units // 2
+    return high
 
 
 def offset_at(zone: ZoneInfo, utc_s: int) -> int:
     """Seconds that the wall clock of a zone is ahead of UTC."""
-    offset = datetime.fromtimestamp(utc_s, zone).utcoffset()
-    assert offset is not None
-    return offset // _SECOND
+    instant = _EPOCH.replace(tzinfo=zone) + _SECOND * utc_s
+    return (zone.fromutc(instant) - instant) // _SECOND
+
+
+def instants_of_dates(timezone: str, first: date, last: date) -> tuple[int, int]:
+    """UTC seconds [from, until): from the first that shows one of these dates to the last.
+
+    Whatever the clocks do on the way: midnight itself may be shown twice, or not at all.
+    """
+    from_s = wall_of(datetime.combine(first, time.min))
+    until_s = wall_of(datetime.combine(last + timedelta(days=1), time.min))
+    rows = timeline(timezone, "shift", "both")
+    last_shown = timeline(timezone, "skip", "both").resolve(until_s - 1)
+    end_s = last_shown[-1] + 1 if last_shown else rows.resolve(until_s)[0]
+    return rows.resolve(from_s)[0], end_s
 
 
 def wall_of(local: datetime) -> int:

@@ -6,16 +6,15 @@ points at the field that is wrong and says what would be right.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from functools import cache
 from typing import Final, cast, get_args
 from uuid import UUID
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import available_timezones
 
-from wheelsched.core import at, bounds, cron, every, rrule
+from wheelsched.core import at, bounds, cron, every, rrule, rrule_bounds
 from wheelsched.core.acceptance import check_due, check_jitter, never_due, search_from
 from wheelsched.core.compile import compile_schedule
-from wheelsched.core.dst import local_of, offset_at, timeline
+from wheelsched.core.dst import timeline
 from wheelsched.core.duration import MILLISECOND, MINUTE, SECOND, parse_duration
 from wheelsched.core.fields import escaped, shown
 from wheelsched.core.spec import END_US, DstGap, DstOverlap, Kind, Spec
@@ -166,9 +165,12 @@ def _read_expression(
         case "every":
             return every.normalise(written)
         case "rrule":
-            start = None if start_us is None else _local(start_us, timezone)
-            now = _local(now_us, timezone)
-            return rrule.normalise(written, start=start, now=now, timezone=timezone)
+            # A whole second, and one that is still to come: COUNT counts it.
+            first_us = now_us + 1 if start_us is None else start_us
+            first = rrule_bounds.stamp_at(-(-first_us // SECOND), timezone)
+            return rrule.normalise(
+                written, first=first, is_started=start_us is not None, timezone=timezone
+            )
 
 
 def _check_spelling(written: str) -> None:
@@ -260,8 +262,3 @@ def _read_jitter(written: object) -> int:
             f"{shown(written)} is not a duration; write text such as '90s'", pointer="/jitter"
         )
     return parse_duration(written, pointer="/jitter")
-
-
-def _local(instant_us: int, timezone: str) -> datetime:
-    instant_s = instant_us // SECOND
-    return local_of(instant_s + offset_at(ZoneInfo(timezone), instant_s))

@@ -7,17 +7,18 @@ has no hours, minutes and seconds to meet.
 As in dateutil, DTSTART itself is due only where the rule matches it, and BYWEEKNO without BYDAY
 is the whole week. Narrower than the RFC: one RRULE, no RDATE, no EXRULE, not both COUNT and
 UNTIL, BYSETPOS only for the days of a month or a year. Wider: an UNTIL without a time includes
-its whole day.
+its whole day, and an EXDATE without a time excludes it, whatever DTSTART is.
 """
 
 import re
 from datetime import date, datetime
+from functools import lru_cache
 from typing import Any, Final, Literal, get_args
 
 from msgspec import Struct
 
 from wheelsched.core.spec import END_YEAR, FIRST_YEAR
-from wheelsched.errors import InvalidRecurrence
+from wheelsched.errors import InvalidRecurrence, quoted
 
 Frequency = Literal["YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY"]
 FREQUENCIES: Final[tuple[Frequency, ...]] = get_args(Frequency)
@@ -36,10 +37,11 @@ class Weekday(Struct, frozen=True):
 
 
 class Stamp(Struct, frozen=True):
-    """A time as iCalendar writes it: of the wall clock, or of UTC when it ends with Z."""
+    """A time as iCalendar writes it: of the wall clock, of UTC when it ends with Z, or a date."""
 
     moment: datetime
     is_utc: bool
+    is_date: bool = False
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -77,20 +79,24 @@ _NUMBERS: Final = {
 _PARTS: Final = {"FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", *_NUMBERS}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,9}")
 _BYDAY: Final = re.compile(r"(?P<nth>[+-]?[0-9]{1,2})?(?P<weekday>MO|TU|WE|TH|FR|SA|SU)")
+# A long line goes on in the next after a space. Lines that are merely indented are lines.
+_FOLD: Final = re.compile(
+    r"\r?\n[ \t](?!\s*(DTSTART|RRULE|EXDATE|RDATE|EXRULE)[:;])", re.IGNORECASE
+)
 _STAMP: Final = re.compile(r"(?P<day>[0-9]{8})(T(?P<time>[0-9]{6})(?P<utc>Z)?)?")
 
 
-def normalise(expression: str, *, start: datetime | None, now: datetime, timezone: str) -> str:
+def normalise(expression: str, *, first: str, is_started: bool, timezone: str) -> str:
     """The lines of a recurrence in capitals, DTSTART first.
 
-    Where it is missing, it is the schedule's start. Where that is missing too, it is now; but
-    BYHOUR=9 then means nine o'clock, not the minute and the second of registration.
+    Where it is missing, it is `first`. Unless the schedule has a start, that is merely the moment
+    of registration: BYHOUR=9 then means nine o'clock, not its minute and its second.
     """
     lines = _lines(expression, timezone)
     if not any(name == "DTSTART" for name, _ in lines):
-        if start is None:
+        if not is_started:
             lines = [(name, _on_the_hour(value)) for name, value in lines]
-        lines.append(("DTSTART", (start or now).strftime("%Y%m%dT%H%M%S")))
+        lines.append(("DTSTART", first))
     text = "\n".join(f"{name}:{value}" for name, value in sorted(lines, key=_line_order))
     read(text)
     return text
@@ -103,6 +109,8 @@ def _on_the_hour(rule: str) -> str:
     return rule
 
 
+# Few: compiling a spec asks for its rule several times in a row, and keeps what it makes of it.
+@lru_cache(maxsize=256)
 def read(text: str) -> Rule:
     """The rule of normalised lines."""
     lines = [tuple(line.split(":", 1)) for line in text.split("\n")]
@@ -122,8 +130,13 @@ def read(text: str) -> Rule:
 
 
 def is_elapsed(rule: Rule) -> bool:
-    """Whether it repeats by elapsed time: below the day, and in no hours of its own."""
-    return rule.frequency in UNIT_S and not rule.hours
+    """Whether it repeats by elapsed time: below the day, and in no hours of its own.
+
+    An interval of a day has one: FREQ=HOURLY;INTERVAL=24 is another way to write FREQ=DAILY.
+    """
+    if rule.frequency not in UNIT_S or rule.hours:
+        return False
+    return rule.interval * UNIT_S[rule.frequency] < _DAY_S
 
 
 def _line_order(line: tuple[str, str]) -> int:
@@ -133,7 +146,7 @@ def _line_order(line: tuple[str, str]) -> int:
 def _lines(expression: str, timezone: str) -> list[tuple[str, str]]:
     """The (name, value) of each line; the zone of a line must be the zone of the job."""
     lines = []
-    for line in expression.split():
+    for line in _FOLD.sub("", expression).split():
         head, colon, value = line.rpartition(":")
         name, *parameters = (head if colon else "RRULE").upper().split(";")
         if name not in ("DTSTART", "RRULE", "EXDATE"):
@@ -142,15 +155,33 @@ def _lines(expression: str, timezone: str) -> list[tuple[str, str]]:
                 "or several schedules"
             )
         for parameter in parameters:
-            if parameter not in (f"TZID={timezone.upper()}", "VALUE=DATE-TIME"):
-                raise InvalidRecurrence(
-                    f"{name} has {parameter!r}; the time zone of a schedule is its timezone, "
-                    f"here {timezone}"
-                )
+            _check_parameter(name, parameter, value, timezone)
         lines.append((name, value.upper()))
     return lines
 
 
+def _check_parameter(name: str, parameter: str, value: str, timezone: str) -> None:
+    if parameter in (f"TZID={timezone.upper()}", "VALUE=DATE-TIME"):
+        return
+    if parameter.startswith("TZID="):
+        raise InvalidRecurrence(
+            f"{name} has {quoted(parameter)}; the time zone of a schedule is its timezone, "
+            f"here {timezone}"
+        )
+    if parameter != "VALUE=DATE":
+        raise InvalidRecurrence(
+            f"{name} has {quoted(parameter)}; it may have TZID={timezone}, VALUE=DATE-TIME or "
+            "VALUE=DATE"
+        )
+    if "T" in value.upper():
+        raise InvalidRecurrence(
+            f"{name} has VALUE=DATE and a time, {quoted(value)}; write 20261225, or leave out "
+            "VALUE=DATE"
+        )
+
+
+# Jobs that begin at different times mostly have one of few rules.
+@lru_cache(maxsize=4096)
 def _parts(text: str) -> dict[str, Any]:
     """The fields of `Rule` that an RRULE sets."""
     fields: dict[str, Any] = {}
@@ -221,7 +252,7 @@ def _stamp(name: str, text: str, *, end_of_day: bool = False) -> Stamp:
             f"{name}={text[:40]} is not a time from {FIRST_YEAR} to {END_YEAR - 1}; "
             "write 20260308T093000, or 20260308T093000Z for UTC"
         ) from error
-    return Stamp(moment, is_utc=bool(matched["utc"]))
+    return Stamp(moment, is_utc=bool(matched["utc"]), is_date=matched["time"] is None)
 
 
 def _check_together(rule: Rule) -> None:

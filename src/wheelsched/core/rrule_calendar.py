@@ -1,127 +1,102 @@
-"""The matches of an RRULE on the wall clock: the days of each year, and a mask of times a day.
+"""The matches of an RRULE on the wall clock: the days of each year, and the times of a day.
 
-Invariant: a second matches exactly when the rule recurs on its day, its time of day is in the
-day's mask, it lies between DTSTART and the rule's end, and no EXDATE names it.
+Invariant: a second matches exactly when the rule recurs on its day and at its time of day.
+DTSTART only says which ones those are: where the rule begins and ends, and what EXDATE takes
+out, are instants, which `rrule_bounds` knows.
 """
 
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from wheelsched.core.dst import offset_at, wall_of
-from wheelsched.core.rrule import Rule, Stamp
-from wheelsched.core.rrule_days import RecurringDays
-from wheelsched.core.rrule_times import RecurringTimes
-from wheelsched.core.spec import END_S
+from msgspec import Struct
+
+from wheelsched.core import rrule_days, rrule_times
+from wheelsched.core.dst import local_of, offset_at, wall_of
+from wheelsched.core.rrule import Rule
+from wheelsched.core.rrule_days import DayPattern, RecurringDays
+from wheelsched.core.rrule_times import TimePattern, recurring_times
 
 _DAY_S: Final = 86_400
 
 
+class Pattern(Struct, frozen=True):
+    """What a rule matches, whenever it begins; jobs that share it share their calendar."""
+
+    days: DayPattern
+    times: TimePattern
+
+
+def pattern_of(rule: Rule, timezone: str) -> Pattern:
+    """The pattern of a rule, whose open parts are filled from DTSTART on the zone's clocks."""
+    start_s = wall_of(rule.start.moment)
+    if rule.start.is_utc:
+        start_s += offset_at(ZoneInfo(timezone), start_s)
+    return Pattern(
+        rrule_days.pattern_of(rule, local_of(start_s).date()),
+        rrule_times.pattern_of(rule, start_s),
+    )
+
+
 class RruleCalendar:
-    """A `Calendar` of one rule whose times are those of the wall clock."""
+    """A `Calendar` of one pattern."""
 
-    __slots__ = ("_days", "_end_s", "_excluded", "_start_s", "_times")
+    __slots__ = ("_days", "_times")
 
-    def __init__(self, rule: Rule, zone: ZoneInfo) -> None:
-        start_s = _wall(rule.start, zone)
-        self._start_s = start_s
-        self._days = RecurringDays(rule, start_s // _DAY_S)
-        self._times = RecurringTimes(rule, start_s)
-        self._excluded = frozenset(_wall(stamp, zone) for stamp in rule.excluded)
-        # The wall clock may run a day ahead of UTC.
-        self._end_s = END_S + _DAY_S
-        if rule.until is not None:
-            self._end_s = _wall(rule.until, zone) + 1
-        if self._times.is_empty:
-            self._end_s = start_s
-        elif rule.count is not None:
-            self._end_s = self._end_of_count(rule.count)
+    def __init__(self, pattern: Pattern) -> None:
+        self._days = RecurringDays(pattern.days)
+        self._times = recurring_times(pattern.times)
 
     def next_wall(self, after_s: int) -> int | None:
         """The least match > `after_s`."""
-        wall_s = self._next(after_s)
-        while wall_s is not None and wall_s in self._excluded:
-            wall_s = self._next(wall_s)
-        return wall_s
+        if self._times.is_empty:
+            return None
+        day, time = divmod(after_s + 1, _DAY_S)
+        next_day = self._days.next_from(day)
+        if next_day == day:
+            found = self._times.next_from(day, time)
+            if found is not None:
+                return day * _DAY_S + found
+            next_day = self._days.next_from(day + 1)
+        if next_day is None:
+            return None
+        found = self._times.next_from(next_day, 0)
+        assert found is not None, "every day that recurs has a time"
+        return next_day * _DAY_S + found
 
     def last_wall(self, before_s: int) -> int | None:
         """The greatest match < `before_s`."""
-        wall_s = self._last(before_s)
-        while wall_s is not None and wall_s in self._excluded:
-            wall_s = self._last(wall_s)
-        return wall_s
+        if self._times.is_empty:
+            return None
+        day, time = divmod(before_s - 1, _DAY_S)
+        last_day = self._days.last_until(day)
+        if last_day == day:
+            found = self._times.last_until(day, time)
+            if found is not None:
+                return day * _DAY_S + found
+            last_day = self._days.last_until(day - 1)
+        if last_day is None:
+            return None
+        found = self._times.last_until(last_day, _DAY_S - 1)
+        assert found is not None, "every day that recurs has a time"
+        return last_day * _DAY_S + found
 
     def count_walls(self, from_s: int, until_s: int) -> int:
         """How many matches lie in [`from_s`, `until_s`)."""
-        excluded = sum(
-            from_s <= wall_s < until_s and self._next(wall_s - 1) == wall_s
-            for wall_s in self._excluded
-        )
-        return self._count(from_s, until_s) - excluded
-
-    # The same before EXDATE: COUNT counts what is excluded, too.
-
-    def _next(self, after_s: int) -> int | None:
-        day, time = divmod(max(after_s + 1, self._start_s), _DAY_S)
-        first_day = self._days.next_from(day)
-        while first_day is not None:
-            found = self._times.next_from(first_day, time if first_day == day else 0)
-            if found is not None:
-                wall_s = first_day * _DAY_S + found
-                return wall_s if wall_s < self._end_s else None
-            first_day = self._days.next_from(first_day + 1)
-        return None
-
-    def _last(self, before_s: int) -> int | None:
-        day, time = divmod(min(before_s, self._end_s) - 1, _DAY_S)
-        last_day = self._days.last_until(day)
-        while last_day is not None:
-            found = self._times.last_until(last_day, time if last_day == day else _DAY_S - 1)
-            if found is not None:
-                wall_s = last_day * _DAY_S + found
-                return wall_s if wall_s >= self._start_s else None
-            last_day = self._days.last_until(last_day - 1)
-        return None
-
-    def _count(self, from_s: int, until_s: int) -> int:
-        from_s, until_s = max(from_s, self._start_s), min(until_s, self._end_s)
         if from_s >= until_s:
             return 0
         first_day, first_time = divmod(from_s, _DAY_S)
         end_day, end_time = divmod(until_s, _DAY_S)
-        total = sum(map(self._times.count_over, self._days.between(first_day, end_day)))
-        if self._days.next_from(first_day) == first_day:
+        total = self._times.count_over(self._days, first_day, end_day)
+        if first_time and first_day in self._days:
             total -= self._times.count_before(first_day, first_time)
-        if self._days.next_from(end_day) == end_day:
+        if end_time and end_day in self._days:
             total += self._times.count_before(end_day, end_time)
         return total
 
-    def _end_of_count(self, count: int) -> int:
-        """The second after the last of `count` matches."""
-        first_day, first_time = divmod(self._start_s, _DAY_S)
-        left = count
-        if self._days.next_from(first_day) == first_day:
-            left += self._times.count_before(first_day, first_time)
-        for days in self._days.between(first_day, self._end_s // _DAY_S + 1):
-            in_year = self._times.count_over(days)
-            if in_year < left:
-                left -= in_year
-                continue
-            for day in days:
-                in_day = self._times.count_over([day])
-                if in_day >= left:
-                    return day * _DAY_S + self._times.nth(day, left) + 1
-                left -= in_day
-        return self._end_s
 
-
-def _wall(stamp: Stamp, zone: ZoneInfo) -> int:
-    wall_s = wall_of(stamp.moment)
-    return wall_s + offset_at(zone, wall_s) if stamp.is_utc else wall_s
-
-
-# An entry holds up to 21 years' worth of days, a hundred kilobytes at the very most.
-@lru_cache(maxsize=1024)
-def calendar(rule: Rule, timezone: str) -> RruleCalendar:
-    """The shared calendar of a rule."""
-    return RruleCalendar(rule, ZoneInfo(timezone))
+# The days are shared, the times a kilobyte; twelve where each hour of the day is different.
+@lru_cache(maxsize=4096)
+def calendar(pattern: Pattern) -> RruleCalendar:
+    """The shared calendar of a pattern."""
+    return RruleCalendar(pattern)

@@ -1,181 +1,319 @@
 """The days of an RRULE: dateutil expands the BY parts of a year, arithmetic does the rest.
 
 Invariant: a day is in exactly when its BY parts admit it and its year, month, week or day is a
-whole number of intervals from DTSTART's. What dateutil says of a year depends only on the shape
-of that year and the one before. So the calendar of any century is known from 21 expansions: a
-step costs the same however old DTSTART is, and a rule without any day is found out at once.
+whole number of intervals from DTSTART's. What the BY parts admit in a year depends only on the
+shape of that year and, for week numbers, of the one before. So the calendar of any century is
+known from 14 expansions, or 21: a step costs the same however old DTSTART is, and a rule
+without any day is found out at once. Rules that differ in DTSTART and interval alone share
+these expansions.
+
+The days of a year are the bits of one integer, January 1 the lowest.
 """
 
-from bisect import bisect_left, bisect_right
 from calendar import isleap
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
+from functools import cache, lru_cache
 from typing import Final
 
 from dateutil import rrule as dateutil
+from msgspec import Struct
 
-from wheelsched.core.rrule import Rule
-from wheelsched.core.spec import END_YEAR
+from wheelsched.core.rrule import UNIT_S, Frequency, Rule, Weekday
+from wheelsched.core.spec import END_YEAR, FIRST_YEAR
 
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+# One year of margin on either side: the wall clock may be a day ahead of UTC or behind it.
+_FIRST_YEAR: Final = FIRST_YEAR - 1
+_LAST_YEAR: Final = END_YEAR
 _REMEMBERED_YEARS: Final = 4
+_LONGEST_YEAR: Final = 366
 
 # From any month of any year this leads past the last year, so that dateutil expands one period
 # and stops. Left to itself it searches for the next match until the year 9999.
 _ONLY_ONCE: Final = 12 * 9999
 
 Shape = tuple[int, bool, bool]
-"""The weekday of January 1, and whether the year before and the year itself are leap."""
+"""The weekday of January 1, whether the year is leap, and, for week numbers, the year before."""
+
+
+class DayParts(Struct, frozen=True, kw_only=True):
+    """What a rule says of days, its defaults taken from DTSTART; nothing said is every day."""
+
+    is_monthly: bool
+    months: tuple[int, ...]
+    week_numbers: tuple[int, ...]
+    week_start: int
+    year_days: tuple[int, ...]
+    month_days: tuple[int, ...]
+    weekdays: tuple[Weekday, ...]
+    positions: tuple[int, ...]
+
+
+class DayPattern(Struct, frozen=True, kw_only=True):
+    """All that decides about days: two rules with equal patterns recur on the same ones."""
+
+    parts: DayParts
+    frequency: Frequency
+    interval: int
+    phase: int  # of DTSTART's year, month, week or day in the interval
+    week_start: int
+
+
+class _Year(Struct, frozen=True):
+    first_day: int  # days since 1970-01-01
+    length: int
+    shape: Shape
+    shape_for_weeks: Shape
+
+
+@cache
+def _years() -> tuple[_Year, ...]:
+    """Every year from `_FIRST_YEAR` to `_LAST_YEAR`."""
+    return tuple(
+        _Year(
+            date(year, 1, 1).toordinal() - _EPOCH_ORDINAL,
+            365 + isleap(year),
+            (date(year, 1, 1).weekday(), isleap(year), False),
+            (date(year, 1, 1).weekday(), isleap(year), isleap(year - 1)),
+        )
+        for year in range(_FIRST_YEAR, _LAST_YEAR + 1)
+    )
+
+
+def pattern_of(rule: Rule, start: date) -> DayPattern:
+    """The days of a rule whose DTSTART is on the day `start`."""
+    is_stepped = rule.interval > 1 and rule.frequency not in UNIT_S
+    day = start.toordinal() - _EPOCH_ORDINAL
+    period = {
+        "YEARLY": start.year,
+        "MONTHLY": start.year * 12 + start.month - 1,
+        "WEEKLY": _week(day, rule.week_start),
+        "DAILY": day,
+    }.get(rule.frequency, 0)
+    return DayPattern(
+        parts=_parts(rule, start),
+        frequency=rule.frequency if is_stepped else "DAILY",
+        interval=rule.interval if is_stepped else 1,
+        phase=period % rule.interval if is_stepped else 0,
+        week_start=rule.week_start if is_stepped else 0,
+    )
+
+
+def _parts(rule: Rule, start: date) -> DayParts:
+    month_days, months, weekdays = rule.month_days, rule.months, rule.weekdays
+    if not (rule.year_days or month_days or weekdays):
+        match rule.frequency:
+            case "YEARLY" if not rule.week_numbers:
+                month_days, months = (start.day,), months or (start.month,)
+            case "MONTHLY":
+                month_days = (start.day,)
+            case "WEEKLY":
+                weekdays = (Weekday(start.weekday()),)
+    return DayParts(
+        is_monthly=rule.frequency == "MONTHLY",
+        months=months,
+        week_numbers=rule.week_numbers,
+        week_start=rule.week_start if rule.week_numbers else 0,
+        year_days=rule.year_days,
+        month_days=month_days,
+        weekdays=weekdays,
+        positions=rule.positions,
+    )
 
 
 class RecurringDays:
-    """The days of a rule from DTSTART's on, as days since 1970-01-01."""
+    """The days of a pattern, as days since 1970-01-01."""
 
-    __slots__ = ("_by_shape", "_by_year", "_rule", "_start")
+    __slots__ = ("_by_shape", "_by_year", "_has_weeks", "_pattern")
 
-    def __init__(self, rule: Rule, start_day: int) -> None:
-        self._rule = rule
-        self._start = date.fromordinal(start_day + _EPOCH_ORDINAL)
-        self._by_shape: dict[Shape, tuple[int, ...]] = {}
-        self._by_year: dict[int, list[int]] = {}
+    def __init__(self, pattern: DayPattern) -> None:
+        self._pattern = pattern
+        self._by_shape = _masks_by_shape(pattern.parts)
+        self._has_weeks = bool(pattern.parts.week_numbers)
+        self._by_year: dict[int, int] = {}
+
+    def __contains__(self, day: int) -> bool:
+        index = _year_of(day) - _FIRST_YEAR
+        if not 0 <= index < len(_years()):
+            return False
+        return self._mask(index) >> day - _years()[index].first_day & 1 == 1
 
     def next_from(self, day: int) -> int | None:
         """The least day >= `day`."""
-        for year in range(_year_of(day), END_YEAR + 1):
-            days = self._of_year(year)
-            index = bisect_left(days, day)
-            if index < len(days):
-                return days[index]
+        years = _years()
+        index = max(_year_of(day) - _FIRST_YEAR, 0)
+        while index < len(years):
+            first_day = years[index].first_day
+            offset = max(day - first_day, 0)
+            later = self._mask(index) >> offset
+            if later:
+                return first_day + offset + _lowest(later)
+            index += 1
         return None
 
     def last_until(self, day: int) -> int | None:
         """The greatest day <= `day`."""
-        for year in range(_year_of(day), self._start.year - 1, -1):
-            days = self._of_year(year)
-            index = bisect_right(days, day)
-            if index > 0:
-                return days[index - 1]
+        years = _years()
+        index = min(_year_of(day) - _FIRST_YEAR, len(years) - 1)
+        while index >= 0:
+            first_day = years[index].first_day
+            earlier = self._mask(index) & ((2 << min(day - first_day, _LONGEST_YEAR)) - 1)
+            if earlier:
+                return first_day + earlier.bit_length() - 1
+            index -= 1
         return None
 
-    def between(self, first_day: int, end_day: int) -> Iterator[list[int]]:
-        """The days in [`first_day`, `end_day`), in order, a list for each year."""
-        for year in range(_year_of(first_day), min(_year_of(end_day), END_YEAR) + 1):
-            days = self._of_year(year)
-            yield days[bisect_left(days, first_day) : bisect_left(days, end_day)]
+    def count(self, first_day: int, end_day: int) -> int:
+        """How many days lie in [`first_day`, `end_day`)."""
+        return sum(mask.bit_count() for _, mask in self._between(first_day, end_day))
 
-    def _of_year(self, year: int) -> list[int]:
-        days = self._by_year.get(year)
-        if days is None:
+    def runs(self, first_day: int, end_day: int) -> Iterator[tuple[int, int]]:
+        """The days in [`first_day`, `end_day`) as [from, until) of days in a row."""
+        for from_day, days in self._between(first_day, end_day):
+            mask = days
+            while mask:
+                start = _lowest(mask)
+                length = _lowest(~(mask >> start))
+                yield from_day + start, from_day + start + length
+                mask = mask >> start + length << start + length
+
+    def _between(self, first_day: int, end_day: int) -> Iterator[tuple[int, int]]:
+        """January 1 and mask of each year, without what is outside [`first_day`, `end_day`)."""
+        years = _years()
+        first = max(_year_of(first_day) - _FIRST_YEAR, 0)
+        last = min(_year_of(end_day) - _FIRST_YEAR, len(years) - 1)
+        for index in range(first, last + 1):
+            year = years[index]
+            mask = self._mask(index)
+            if first_day > year.first_day:
+                before = first_day - year.first_day
+                mask = mask >> before << before
+            if end_day < year.first_day + year.length:
+                mask &= (1 << end_day - year.first_day) - 1
+            yield year.first_day, mask
+
+    def _mask(self, index: int) -> int:
+        if self._pattern.interval == 1:
+            return self._admitted(index)
+        mask = self._by_year.get(index)
+        if mask is None:
+            mask = _in_step(self._pattern, index)
+            if mask:
+                mask &= self._admitted(index)
             if len(self._by_year) >= _REMEMBERED_YEARS:
                 self._by_year.clear()
-            days = self._by_year[year] = self._read_year(year)
-        return days
+            self._by_year[index] = mask
+        return mask
 
-    def _read_year(self, year: int) -> list[int]:
-        rule, start = self._rule, self._start
-        if year < start.year:
-            return []
-        if rule.frequency == "YEARLY" and (year - start.year) % rule.interval:
-            return []
-        first_day = date(year, 1, 1).toordinal() - _EPOCH_ORDINAL
-        days = [first_day + offset for offset in self._offsets(year)]
-        if year == start.year:
-            days = days[bisect_left(days, start.toordinal() - _EPOCH_ORDINAL) :]
-        return days if rule.interval == 1 else self._in_step(days)
+    def _admitted(self, index: int) -> int:
+        """What the BY parts admit in a year, were the interval 1."""
+        year = _years()[index]
+        shape = year.shape_for_weeks if self._has_weeks else year.shape
+        mask = self._by_shape.get(shape)
+        if mask is None:
+            mask = self._by_shape[shape] = _expand_year(self._pattern.parts, _FIRST_YEAR + index)
+        return mask
 
-    def _in_step(self, days: list[int]) -> list[int]:
-        """The days whose period is a whole number of intervals from the first."""
-        interval, start = self._rule.interval, self._start
-        start_day = start.toordinal() - _EPOCH_ORDINAL
-        match self._rule.frequency:
-            case "MONTHLY":
-                start_month = start.year * 12 + start.month
-                return [day for day in days if (_month_of(day) - start_month) % interval == 0]
-            case "WEEKLY":
-                # 1970-01-01 was a Thursday, three days after a Monday.
-                shift = 3 - self._rule.week_start
-                start_week = (start_day + shift) // 7
-                return [day for day in days if ((day + shift) // 7 - start_week) % interval == 0]
-            case "DAILY":
-                return [day for day in days if (day - start_day) % interval == 0]
-            case _:
-                return days
 
-    def _offsets(self, year: int) -> tuple[int, ...]:
-        """The days since January 1 that the BY parts admit."""
-        shape = date(year, 1, 1).weekday(), isleap(year - 1), isleap(year)
-        offsets = self._by_shape.get(shape)
-        if offsets is None:
-            offsets = self._by_shape[shape] = _expand_year(self._rule, self._start, year)
-        return offsets
+# Two kilobytes each.
+@lru_cache(maxsize=4096)
+def _masks_by_shape(parts: DayParts) -> dict[Shape, int]:
+    """The expansions of these BY parts, to be filled as they are asked for."""
+    del parts
+    return {}
+
+
+def _in_step(pattern: DayPattern, index: int) -> int:
+    """The days of a year whose period is a whole number of intervals from DTSTART's."""
+    interval, phase = pattern.interval, pattern.phase
+    year, first_day, length = _FIRST_YEAR + index, _years()[index].first_day, _years()[index].length
+    match pattern.frequency:
+        case "YEARLY":
+            return (1 << length) - 1 if year % interval == phase else 0
+        case "MONTHLY":
+            starts = [date(year, month, 1).timetuple().tm_yday - 1 for month in range(1, 13)]
+            return sum(
+                (1 << end) - (1 << start)
+                for month, (start, end) in enumerate(
+                    zip(starts, [*starts[1:], length], strict=True), start=year * 12
+                )
+                if month % interval == phase
+            )
+        case "WEEKLY":
+            week = _week(first_day, pattern.week_start)
+            days_before = first_day - _first_day_of(week, pattern.week_start)
+            weeks = range((phase - week) % interval, 54, interval)
+            # The first week began up to six days before the year.
+            return sum(127 << 7 * number for number in weeks) >> days_before & (1 << length) - 1
+        case _:
+            return sum(1 << day for day in range((phase - first_day) % interval, length, interval))
+
+
+def _week(day: int, week_start: int) -> int:
+    # 1970-01-01 was a Thursday, three days after a Monday.
+    return (day + 3 - week_start) // 7
+
+
+def _first_day_of(week: int, week_start: int) -> int:
+    return week * 7 - 3 + week_start
+
+
+def _expand_year(parts: DayParts, year: int) -> int:
+    """The days of a year that the BY parts admit."""
+    mask = (1 << 365 + isleap(year)) - 1
+    if parts.months or parts.year_days or parts.month_days or parts.weekdays:
+        january = date(year, 1, 1)
+        mask = sum({1 << (day - january).days for day in _expanded_by_dateutil(parts, year)})
+    return mask & _weeks_mask(parts, year) if parts.week_numbers else mask
+
+
+def _expanded_by_dateutil(parts: DayParts, year: int) -> Iterator[date]:
+    # Below the month, a frequency is nothing but a filter of the days of a year.
+    for month in (parts.months or range(1, 13)) if parts.is_monthly else [1]:
+        for moment in dateutil.rrule(
+            dateutil.MONTHLY if parts.is_monthly else dateutil.YEARLY,
+            dtstart=datetime(year, month, 1),  # noqa: DTZ001 - a wall clock has no zone
+            interval=_ONLY_ONCE,
+            bysetpos=parts.positions or None,
+            bymonth=parts.months or None,
+            bymonthday=parts.month_days or None,
+            byyearday=parts.year_days or None,
+            # Any day of a week: without it, dateutil would take the day of `dtstart`.
+            byweekday=[dateutil.weekday(day.weekday, day.nth) for day in parts.weekdays]
+            or (None if parts.year_days or parts.month_days else range(7)),
+        ):
+            yield moment.date()
+
+
+def _weeks_mask(parts: DayParts, year: int) -> int:
+    """The days of a year in the weeks of BYWEEKNO; a week is of the year with four of its days.
+
+    Not left to dateutil, which loses days of week 52 in January, such as 1983-01-01.
+    """
+    january = date(year, 1, 1)
+    mask = 0
+    for owner in (year - 1, year, year + 1):
+        first, next_first = (_first_week(each, parts.week_start) for each in (owner, owner + 1))
+        weeks = (next_first - first).days // 7
+        for number in parts.week_numbers:
+            week = number if number > 0 else weeks + 1 + number
+            if 1 <= week <= weeks:
+                # From a year and a week before, so that no bit is shifted below zero.
+                mask |= 127 << (first - january).days + 7 * week + _LONGEST_YEAR
+    return mask >> 7 + _LONGEST_YEAR & (1 << 365 + isleap(year)) - 1
+
+
+def _first_week(year: int, week_start: int) -> date:
+    """The first day of week 1, which is the week of January 4."""
+    fourth = date(year, 1, 4)
+    return fourth - timedelta(days=(fourth.weekday() - week_start) % 7)
 
 
 def _year_of(day: int) -> int:
     return date.fromordinal(day + _EPOCH_ORDINAL).year
 
 
-def _month_of(day: int) -> int:
-    moment = date.fromordinal(day + _EPOCH_ORDINAL)
-    return moment.year * 12 + moment.month
-
-
-def _expand_year(rule: Rule, start: date, year: int) -> tuple[int, ...]:
-    """The days since January 1 of a year on which a rule recurs, were its interval 1."""
-    month_days, months, weekdays = _with_defaults(rule, start)
-    is_monthly = rule.frequency == "MONTHLY"
-    # Below the month, a frequency is nothing but a filter of the days of a year.
-    first_months = (months or range(1, 13)) if is_monthly else [1]
-    days = [
-        moment.date()
-        for month in first_months
-        for moment in dateutil.rrule(
-            dateutil.MONTHLY if is_monthly else dateutil.YEARLY,
-            dtstart=datetime(year, month, 1),  # noqa: DTZ001 - a wall clock has no zone
-            interval=_ONLY_ONCE,
-            bysetpos=rule.positions or None,
-            bymonth=months or None,
-            bymonthday=month_days or None,
-            byyearday=rule.year_days or None,
-            byweekday=weekdays or None,
-        )
-    ]
-    january = date(year, 1, 1)
-    return tuple((day - january).days for day in days if _is_in_weeks(rule, day))
-
-
-def _is_in_weeks(rule: Rule, day: date) -> bool:
-    """Whether BYWEEKNO admits a day; a week is of the year that has four of its days.
-
-    Not left to dateutil, which loses days of week 52 in January, such as 1983-01-01.
-    """
-    if not rule.week_numbers:
-        return True
-    number, year = _week_of(day, rule.week_start)
-    # The 28th of December is always in the last week of its year.
-    weeks, _ = _week_of(date(year, 12, 28), rule.week_start)
-    return number in rule.week_numbers or number - weeks - 1 in rule.week_numbers
-
-
-def _week_of(day: date, week_start: int) -> tuple[int, int]:
-    """The number of a day's week, and the year that it is of."""
-    middle = day + timedelta(days=3 - (day.weekday() - week_start) % 7)
-    return (middle.timetuple().tm_yday + 6) // 7, middle.year
-
-
-def _with_defaults(
-    rule: Rule, start: date
-) -> tuple[tuple[int, ...], tuple[int, ...], list[dateutil.weekday]]:
-    """Days of month, months and weekdays, filled from DTSTART where the rule leaves them open."""
-    weekdays = [dateutil.weekday(day.weekday, day.nth) for day in rule.weekdays]
-    every_day = [dateutil.weekday(day) for day in range(7)]
-    if rule.year_days or rule.month_days or weekdays:
-        return rule.month_days, rule.months, weekdays
-    match rule.frequency:
-        case "YEARLY" if not rule.week_numbers:
-            return (start.day,), rule.months or (start.month,), []
-        case "MONTHLY":
-            return (start.day,), rule.months, []
-        case "WEEKLY":
-            return (), rule.months, [dateutil.weekday(start.weekday())]
-        case _:
-            return (), rule.months, every_day
+def _lowest(mask: int) -> int:
+    """The position of the lowest bit."""
+    return (mask & -mask).bit_length() - 1

@@ -13,6 +13,7 @@ _SECOND_US: Final = 1_000_000
 # The jobs of a hot second all ask for one step, and a backlog for a few more. Not many: there
 # may be ten thousand calendars, and each keeps its own.
 _REMEMBERED: Final = 16
+_UNKNOWN: Final = -1  # no due time lies before 1970
 
 
 class WallClock:
@@ -28,9 +29,11 @@ class WallClock:
 
     def next_after(self, after_us: int) -> int | None:
         """The least due time > `after_us`, remembered for whoever asks next."""
-        if after_us in self._remembered:
-            return self._remembered[after_us]
-        due_s = self._next_second(after_us // _SECOND_US if after_us > 0 else -1)
+        # One look, not two: another thread may forget in between.
+        remembered_us = self._remembered.get(after_us, _UNKNOWN)
+        if remembered_us != _UNKNOWN:
+            return remembered_us
+        due_s = self._next_second(after_us // _SECOND_US if after_us >= 0 else -1)
         due_us = None if due_s is None else due_s * _SECOND_US
         if len(self._remembered) >= _REMEMBERED:
             self._remembered.clear()
@@ -94,11 +97,11 @@ class WallClock:
         wall_start_s = stretch.start_s + stretch.offset_s
         if stretch.gap_s >= wall_start_s:
             return False
-        wall_s = self._calendar.next_wall(stretch.gap_s - 1)
-        return wall_s is not None and wall_s < wall_start_s
+        # Counted, because a search would go on to the next match, however far away.
+        return self._calendar.count_walls(stretch.gap_s, wall_start_s) > 0
 
     def _matches(self, wall_s: int) -> bool:
-        return self._calendar.next_wall(wall_s - 1) == wall_s
+        return self._calendar.count_walls(wall_s, wall_s + 1) > 0
 
 
 # A stretch without a match is left for its neighbour. That one may show the same wall clock

@@ -2,8 +2,11 @@
 
 from uuid import UUID
 
+import pytest
 from tests.unit.core.due import JOB, next_due, schedule_of, us
 
+from wheelsched.core.at import At
+from wheelsched.core.bounds import Bounded, interval_of_dates
 from wheelsched.core.duration import HOUR, MINUTE
 from wheelsched.core.schedule import compile_schedule, parse
 
@@ -48,8 +51,49 @@ def test_an_excluded_day_of_a_clock_change_is_excluded_to_its_last_hour() -> Non
     assert found == ["2026-10-24 23:30 +0100", "2026-10-26 00:30 +0000"]
 
 
+@pytest.mark.parametrize(
+    ("timezone", "day", "from_utc", "until_utc"),
+    [
+        # Midnight is shown twice, and both are of the new day.
+        ("America/Havana", "2026-10-31", "2026-10-31T04:00", "2026-11-01T04:00"),
+        ("America/Havana", "2026-11-01", "2026-11-01T04:00", "2026-11-02T05:00"),
+        # Back at 00:01 to 23:01: the old day is shown once more.
+        ("America/St_Johns", "2010-11-06", "2010-11-06T02:30", "2010-11-07T03:30"),
+        # No midnight: forward at 00:00 to 01:00, and at 23:30 to 00:00.
+        ("Africa/Cairo", "2026-04-24", "2026-04-23T22:00", "2026-04-24T21:00"),
+        ("Asia/Pyongyang", "2018-05-04", "2018-05-03T15:30", "2018-05-04T15:00"),
+        # A day that never was.
+        ("Pacific/Apia", "2011-12-30", "2011-12-30T10:00", "2011-12-30T10:00"),
+    ],
+)
+def test_a_date_is_all_that_the_clocks_show_of_it(
+    timezone: str, day: str, from_utc: str, until_utc: str
+) -> None:
+    assert interval_of_dates(day, timezone) == (us(from_utc), us(until_utc))
+
+
+def test_nothing_is_searched_for_past_the_end_or_before_the_start() -> None:
+    asked: list[int] = []
+
+    class Recorded(At):
+        def next_after(self, after_us: int) -> int | None:
+            asked.append(after_us)
+            return super().next_after(after_us)
+
+        def last_before(self, before_us: int) -> int | None:
+            asked.append(before_us)
+            return super().last_before(before_us)
+
+    bounded = Bounded(Recorded([5, 50, 500]), ((-1_000, 10), (100, 1_000)))
+    assert bounded.next_after(2) == 50
+    assert bounded.next_after(200) is None
+    assert bounded.last_before(600) == 50
+    assert bounded.last_before(8) is None
+    assert asked == [9, 999, 100, -1_000]
+
+
 def test_exclusions_hold_for_every_kind() -> None:
-    for schedule in ({"every": "1d"}, {"rrule": "FREQ=DAILY"}, {"cron": "0 12 * * *"}):
+    for schedule in ({"every": "1d"}, {"rrule": "FREQ=DAILY;BYHOUR=12"}, {"cron": "0 12 * * *"}):
         found = next_due(
             {**schedule, "exclude": ["2026-11-17", "2026-11-18"]}, 1, after="2026-11-16T12:00"
         )

@@ -5,6 +5,7 @@ from collections import Counter
 from uuid import UUID
 
 import pytest
+from croniter import croniter
 from tests.unit.core.due import JOB, next_due, schedule_of, spec_of, us
 
 from wheelsched.core import cron
@@ -163,6 +164,52 @@ def test_a_step_as_long_as_the_field_is_one_value() -> None:
 
 def test_jobs_with_one_expression_share_one_calendar() -> None:
     assert cron.calendar("0 9 * * *") is cron.calendar("0 9 * * *")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "H H * * *",
+        "H H H H H",
+        "H H H H H H",
+        "H/7,3,5-9 H(9-17)/2 * * *",
+        "0 0 L,H * *",
+        "0 0 H * H(0-7)",
+        "0 0 *,H * 1",
+        "0 0 H * 1#2,5L",
+        "0 0 1 H,MAR *",
+    ],
+)
+def test_a_filled_hash_is_what_its_text_would_be(text: str) -> None:
+    for number in range(40):
+        choose = cron.hashed_by(UUID(int=number).bytes)
+        pieces = cron.template(text)
+        filled = cron.calendar(text, cron.choices(pieces, choose))
+        written = cron.calendar(cron.fill(pieces, choose))
+        wall_s: int | None = us(AFTER) // 1_000_000
+        for _ in range(20):
+            assert wall_s is not None
+            found_s = filled.next_wall(wall_s)
+            assert found_s == written.next_wall(wall_s), cron.fill(pieces, choose)
+            wall_s = found_s
+
+
+def test_croniter_sees_an_expression_once_however_many_jobs_fill_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+    expand = croniter.expand
+
+    def count(expression: str, *, second_at_beginning: bool) -> object:
+        seen.append(expression)
+        return expand(expression, second_at_beginning=second_at_beginning)
+
+    monkeypatch.setattr(croniter, "expand", count)
+    text = "H H 1,H * *"  # of no other test
+    spec = spec_of(text, after=AFTER)
+    for number in range(500):
+        compile_schedule(spec, UUID(int=number), 0).next_after(us(AFTER))
+    assert seen == ["* * 1 * *"]
 
 
 def test_a_year_of_seconds_is_counted_without_walking_it() -> None:

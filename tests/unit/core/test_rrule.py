@@ -1,12 +1,12 @@
 """RRULE: what the parts mean, what is refused, and what an old DTSTART costs."""
 
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 import pytest
 from tests.unit.core.due import next_due, schedule_of, spec_of, us
 
-from wheelsched.core import rrule, rrule_days
-from wheelsched.errors import InvalidRecurrence
+from wheelsched.core import rrule, rrule_bounds, rrule_calendar, rrule_days
+from wheelsched.errors import InvalidRecurrence, ScheduleNeverFires
 
 AFTER = "2026-11-16T03:00"  # a Monday
 
@@ -23,8 +23,8 @@ AFTER = "2026-11-16T03:00"  # a Monday
             ["2026-11-30 09:00", "2026-12-31 09:00"],
         ),
         ("FREQ=YEARLY;BYYEARDAY=100;BYHOUR=9", ["2027-04-10 09:00", "2028-04-09 09:00"]),
-        ("FREQ=HOURLY;INTERVAL=6", ["2026-11-16 09:00", "2026-11-16 15:00"]),
-        ("FREQ=MINUTELY;INTERVAL=90", ["2026-11-16 04:30", "2026-11-16 06:00"]),
+        ("FREQ=HOURLY;INTERVAL=6", ["2026-11-16 03:00", "2026-11-16 09:00"]),
+        ("FREQ=MINUTELY;INTERVAL=90", ["2026-11-16 03:00", "2026-11-16 04:30"]),
         ("FREQ=DAILY;BYHOUR=9;UNTIL=20261117", ["2026-11-16 09:00", "2026-11-17 09:00"]),
         ("FREQ=DAILY;BYHOUR=9;UNTIL=20261116T120000Z", ["2026-11-16 09:00"]),
         ("FREQ=DAILY;BYHOUR=9;COUNT=1", ["2026-11-16 09:00"]),
@@ -46,9 +46,9 @@ def test_week_53_and_week_1_around_new_year() -> None:
 def test_week_numbers_are_those_of_iso_8601() -> None:
     for week in (1, 2, 52, 53):
         text = f"DTSTART:19700101T000000\nRRULE:FREQ=YEARLY;BYWEEKNO={week}"
-        days = rrule_days.RecurringDays(rrule.read(text), 0)
-        found = [day for year in days.between(0, 130 * 365) for day in year]
         first = date(1970, 1, 1)
+        days = rrule_days.RecurringDays(rrule_days.pattern_of(rrule.read(text), first))
+        found = [day for run in days.runs(0, 130 * 365) for day in range(*run)]
         expected = [
             day
             for day in range(130 * 365)
@@ -92,7 +92,11 @@ def test_it_is_read_on_the_clocks_of_the_zone() -> None:
 
 def test_below_the_hour_it_is_elapsed() -> None:
     found = next_due(
-        "FREQ=HOURLY", 3, after="2026-11-01T00:30", timezone="America/New_York", overlap="first"
+        "DTSTART:20261101T013000 RRULE:FREQ=HOURLY",
+        3,
+        after="2026-11-01T00:30",
+        timezone="America/New_York",
+        overlap="first",
     )
     assert found == [
         "2026-11-01 01:30 -0400",
@@ -126,10 +130,13 @@ def test_an_old_dtstart_costs_no_expansion_of_the_years_between(
     expanded: list[int] = []
     expand = rrule_days._expand_year
 
-    def count(rule: rrule.Rule, start: date, year: int) -> tuple[int, ...]:
+    def count(parts: rrule_days.DayParts, year: int) -> int:
         expanded.append(year)
-        return expand(rule, start, year)
+        return expand(parts, year)
 
+    rrule_days._masks_by_shape.cache_clear()
+    rrule_calendar.calendar.cache_clear()
+    rrule_bounds.clock.cache_clear()
     monkeypatch.setattr(rrule_days, "_expand_year", count)
     schedule = schedule_of(f"DTSTART:19710101T000001 RRULE:{rule}", after=AFTER)
     due_us = us(AFTER)
@@ -137,7 +144,40 @@ def test_an_old_dtstart_costs_no_expansion_of_the_years_between(
         next_us = schedule.next_after(due_us)
         assert next_us is not None
         due_us = next_us
-    assert len(expanded) <= 21
+    assert 1 <= len(expanded) <= 21
+
+
+@pytest.mark.parametrize(
+    ("rule", "patterns"),
+    [
+        ("FREQ=DAILY;BYHOUR=9;BYMINUTE=0;BYSECOND=0", 1),
+        ("FREQ=DAILY;INTERVAL=3", 3),
+        ("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,WE", 2),
+        ("FREQ=WEEKLY", 7),
+        ("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=3", 1),
+        ("FREQ=HOURLY;INTERVAL=5;COUNT=99", 5),
+        ("FREQ=SECONDLY;UNTIL=20270101", 1),
+    ],
+)
+def test_jobs_that_differ_in_dtstart_share_what_costs(rule: str, patterns: int) -> None:
+    first = datetime(2026, 1, 1, 9)  # noqa: DTZ001 - a wall clock has no zone
+    rules = [
+        rrule.read(f"DTSTART:{first + timedelta(days=day):%Y%m%dT%H%M%S}\nRRULE:{rule}")
+        for day in range(300)
+    ]
+    assert len({rrule_calendar.pattern_of(rule, "UTC") for rule in rules}) == patterns
+
+
+@pytest.mark.parametrize(
+    "rule", ["FREQ=HOURLY;INTERVAL=2;BYHOUR=1", "FREQ=SECONDLY;INTERVAL=90;BYSECOND=13"]
+)
+def test_no_day_is_searched_when_no_time_is_left(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rrule_days.RecurringDays, "next_from", lambda *_: pytest.fail("searched"))
+    monkeypatch.setattr(rrule_days.RecurringDays, "last_until", lambda *_: pytest.fail("searched"))
+    with pytest.raises(ScheduleNeverFires):
+        spec_of(f"DTSTART:20200101T000000 RRULE:{rule}", after=AFTER)
 
 
 @pytest.mark.parametrize(
