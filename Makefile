@@ -55,7 +55,7 @@ sim: setup ## the wheels on a virtual clock against their models, thousands of h
 faults: test-asan ## the wheel with allocations that fail, under the sanitizers
 
 bench: setup ## the benchmarks, some minutes; ONLY=wheel runs one of them
-	cd benchmarks && ../$(BIN)/python -m pytest -o addopts= --benchmark-disable-gc \
+	cd benchmarks && ../$(BIN)/python -m pytest -o addopts= \
 	--benchmark-columns=min,median,rounds --benchmark-sort=name bench_$(or $(ONLY),*).py
 
 lint: setup ## ruff, cython-lint and the import contracts

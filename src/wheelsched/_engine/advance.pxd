@@ -31,7 +31,7 @@ cdef enum Status:
     NO_MEMORY = -1
 
 cdef enum:
-    PREFETCH_AHEAD = 16
+    PREFETCH_AHEAD = 24
     PREFETCH_BLOCK_MOST = 2048      # timers of a block that stay in the cache until it is drained
     SPLIT_LEAST = 64        # entries of the next block that every advance may split
     PULL_MOST = 2048        # entries of a far span that one advance pulls nearer
