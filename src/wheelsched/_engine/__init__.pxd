@@ -4,7 +4,10 @@ slots    first-in-first-out chains of entries
 nodes    the timers themselves, found by index
 levels   which slot a deadline belongs to
 sweep    getting rid of stale entries, a little at a time
-advance  moving time forward: cascade, drain, and when to come back
+order    the exact one inside a tick
+advance  moving time forward
+expiry   when to come back
+timers   adding, cancelling and moving them one by one
 index    finding a timer by its key
 check    every invariant, verified
 """

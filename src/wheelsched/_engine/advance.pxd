@@ -9,9 +9,8 @@ readable until the next timer is added. Everything here can stop between two ent
 caller's limit or without memory, and go on from there later.
 """
 
-from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from libc.stdint cimport INT64_MAX, UINT32_MAX, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport qsort
 
 from .levels cimport (
     BLOCK_SHIFT, BLOCK_TICKS, FAR_WORD, FINE, FINE_SLOTS, LATE, SPAN_BLOCKS, SPAN_SHIFT,
@@ -20,10 +19,11 @@ from .levels cimport (
     slot_for, tick_of,
 )
 from .nodes cimport Node, node_at, node_give, node_take_back
+from .order cimport order_slot
 from .slots cimport (
     CHUNK_ENTRIES, Chunk, Entry, Slot, chunk_at, pool_reserve, prefetch, slot_join, slot_pop_chunk,
 )
-from .sweep cimport drop_slot, earliest_in, forget_slot, release_head, timers_went
+from .sweep cimport earliest_in, forget_slot, release_head, timers_went
 
 cdef enum Status:
     DONE = 0
@@ -36,11 +36,6 @@ cdef enum:
     SPLIT_LEAST = 64        # entries of the next block that every advance may split
     PULL_MOST = 2048        # entries of a far span that one advance pulls nearer
     EXPIRED_LEAST = 1024
-
-cdef struct Ordered:
-    int64_t deadline_ns
-    uint32_t position
-    Entry entry
 
 
 cdef inline void prefetch_ahead(
@@ -336,62 +331,13 @@ cdef inline void look_ahead(Engine* engine, int64_t elapsed) noexcept nogil:
     prefetch_tick(engine, engine.tick)
 
 
-cdef inline int compare_ordered(const void* left, const void* right) noexcept nogil:
-    cdef Ordered* a = <Ordered*>left
-    cdef Ordered* b = <Ordered*>right
-    if a.deadline_ns != b.deadline_ns:
-        return 1 if a.deadline_ns > b.deadline_ns else -1
-    return 1 if a.position > b.position else -1
-
-
-cdef inline uint32_t gather_live(Engine* engine, Slot* slot, Ordered* gathered) noexcept nogil:
-    cdef uint32_t number = slot.head
-    cdef uint32_t count = 0
-    cdef uint32_t i
-    cdef Chunk* chunk
-    cdef Node* node
-    while number != 0:
-        chunk = chunk_at(&engine.pool, number)
-        for i in range(chunk.start, chunk.end):
-            node = node_at(&engine.nodes, chunk.entries[i].index)
-            if is_live(node, chunk.entries[i].mark):
-                gathered[count].entry = chunk.entries[i]
-                gathered[count].deadline_ns = node.deadline_ns
-                gathered[count].position = count
-                count += 1
-        number = chunk.next
-    return count
-
-
-cdef inline Status order_slot(Engine* engine, uint32_t number) noexcept nogil:
-    """Put the entries of a slot in the order of their deadlines, equal ones as they came."""
-    cdef Slot* slot = &engine.slots[number]
-    cdef Ordered* gathered
-    cdef uint32_t count, i
-    if slot.count < 2:
-        return DONE
-    gathered = <Ordered*>PyMem_RawMalloc(slot.count * sizeof(Ordered))
-    if gathered == NULL:
-        return NO_MEMORY
-    count = gather_live(engine, slot, gathered)
-    qsort(gathered, count, sizeof(Ordered), &compare_ordered)
-    drop_slot(engine, number)
-    engine.stale += count       # which drop_slot took for stale
-    engine.swept -= count
-    for i in range(count):      # into the chunks that were just given back
-        put_entry(engine, number, gathered[i].entry.index, gathered[i].entry.mark)
-    PyMem_RawFree(gathered)
-    return DONE
-
-
 cdef inline Status drain_tick(Engine* engine, int64_t tick, size_t limit) noexcept nogil:
     cdef uint32_t number = FINE + <uint32_t>(tick & (FINE_SLOTS - 1))
     cdef Status status
     engine.tick = tick
     if engine.exact_order and engine.ordered_tick != tick:
-        status = order_slot(engine, number)
-        if status != DONE:
-            return status
+        if order_slot(engine, number) < 0:
+            return NO_MEMORY
         engine.ordered_tick = tick
     status = drain(engine, number, tick << engine.tick_shift, limit)
     if status == DONE:
@@ -400,11 +346,9 @@ cdef inline Status drain_tick(Engine* engine, int64_t tick, size_t limit) noexce
 
 
 cdef inline Status drain_late(Engine* engine, int64_t due_ns, size_t limit) noexcept nogil:
-    cdef Status status
     if engine.exact_order and not engine.late_is_ordered:
-        status = order_slot(engine, LATE)
-        if status != DONE:
-            return status
+        if order_slot(engine, LATE) < 0:
+            return NO_MEMORY
         engine.late_is_ordered = True
     return drain(engine, LATE, due_ns, limit)
 
