@@ -62,7 +62,7 @@ from ._engine.index cimport (
 )
 from ._engine.levels cimport Engine, chunks_for, prefetch_tail
 from ._engine.nodes cimport (
-    Node, handle_is_foreign, handle_of, key_at, next_handle, node_at, node_of_handle,
+    Node, expired_ns, handle_is_foreign, handle_of, key_at, next_handle, node_at, node_of_handle,
     nodes_capacity, nodes_init,
 )
 from ._engine.slots cimport POOL_BLOCK, Chunk, pool_available, prefetch

@@ -77,12 +77,19 @@ cdef class KeyWheel(BaseWheel):
         """Move time forward; the keys of what has expired, in order, as Wheel.advance does."""
         return self.expire_list(now_ns, limit)
 
-    def advance_into(self, now_ns, keys):
-        """Like `advance`, into a writable buffer that has room for `limit` keys; how many."""
+    def advance_into(self, now_ns, keys, deadlines_ns=None):
+        """Like `advance`, into a writable buffer that has room for `limit` keys; how many.
+
+        Their deadlines go to a second one, if it is given.
+        """
         cdef _Buffer target = self.key_buffer(keys, PyBUF_WRITABLE)
+        cdef _Buffer deadlines = None
         cdef size_t key_bytes = 8 * self.key_words
         cdef int64_t now = self.as_instant(now_ns, "now_ns")
         cdef Py_ssize_t count, i
+        if deadlines_ns is not None:
+            deadlines = int64_buffer(deadlines_ns, "deadlines_ns", PyBUF_WRITABLE)
+            same_length(target, "keys", deadlines, "deadlines_ns")
         self.require_open()
         count = self.expire(now, target.count)
         taken = self.expired_number()
@@ -94,6 +101,8 @@ cdef class KeyWheel(BaseWheel):
                 key_at(&self.engine.nodes, self.engine.expired[i]),
                 key_bytes,
             )
+            if deadlines is not None:
+                deadlines.int64s()[i] = expired_ns(&self.engine.nodes, self.engine.expired[i])
         self.forget_keys()
         forget_expired(&self.engine)
         return taken

@@ -135,6 +135,11 @@ cdef inline void node_give(Nodes* nodes, Node* node, uint32_t index) noexcept no
         nodes.free_count += 1
 
 
+cdef inline int64_t expired_ns(Nodes* nodes, uint32_t index) noexcept nogil:
+    """The deadline of a node that was freed, and not taken again."""
+    return ~node_at(nodes, index).deadline_ns
+
+
 cdef inline void node_take_back(Nodes* nodes, uint32_t index) noexcept nogil:
     """Undo node_give for one of the nodes that were freed last; their handles hold again."""
     cdef Node* node = node_at(nodes, index)

@@ -89,6 +89,26 @@ def test_advance_into_a_buffer_of_keys() -> None:
     wheel.check()
 
 
+def test_deadlines_come_out_beside_their_keys() -> None:
+    wheel = UUIDWheel()
+    wheel.upsert(bytes(16), 3)
+    wheel.upsert(bytes(15) + b"a", TICK + 7)
+    wheel.upsert(bytes(16), TICK + 5)
+    keys = bytearray(32)
+    deadlines = array("q", [0, 0])
+    assert wheel.advance_into(9 * TICK, keys, deadlines) == 2
+    assert {keys[15]: deadlines[0], keys[31]: deadlines[1]} == {0: TICK + 5, 97: TICK + 7}
+    wheel.check()
+
+
+def test_deadlines_need_as_much_room_as_keys() -> None:
+    wheel = KeyedWheel()
+    wheel.upsert(1, TICK)
+    with pytest.raises(ValueError, match="deadlines_ns"):
+        wheel.advance_into(TICK, array("q", [0, 0]), array("q", [0]))
+    assert 1 in wheel
+
+
 def test_uuids_go_in_and_their_bytes_come_out() -> None:
     wheel = UUIDWheel()
     ids = [uuid.UUID(int=(7919 * i) << 64 | i) for i in range(1, 20)]
