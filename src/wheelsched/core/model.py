@@ -144,7 +144,7 @@ class Run(Struct, frozen=True, kw_only=True):
     backfill_of_us: int | None = None
     attempt: int = 0  # attempts made; 0 until the first is dispatched
     attempts_before: int = 0  # made before a person last asked to retry: they count no more
-    retry_at_us: int | None = None  # when the next attempt is due, while retrying
+    retry_at_us: int | None = None  # when the next attempt is due, until it has come back
     armed_at_us: int | None = None
     started_at_us: int | None = None  # of the first attempt
     finished_at_us: int | None = None
@@ -194,7 +194,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     attempt: int  # from 1
     token: int
     shard: UUID
-    started_at_us: int
+    started_at_us: int | None  # None: it never reached a socket, or nobody knows when
     finished_at_us: int | None = None
     outcome: Outcome | None = None  # None: sent, and no answer yet
 

@@ -101,12 +101,16 @@ def classify(
     return Rejected(error=error, http_status=answer)
 
 
-def reported(*, ok: bool, error: str = "", retry: bool = True) -> Outcome:
+def reported(
+    *, ok: bool, error: str = "", retry: bool = True, http_status: int | None = None
+) -> Outcome:
     """The outcome that a worker names itself, by REST or for one run of a batch."""
     if ok:
-        return Succeeded()
+        return Succeeded(http_status=http_status)
     error = _error(error or "the worker reported a failure")
-    return Failed(error=error) if retry else Rejected(error=error)
+    if retry:
+        return Failed(error=error, http_status=http_status)
+    return Rejected(error=error, http_status=http_status)
 
 
 _SECONDS: Final = re.compile(r"[0-9]+")

@@ -39,9 +39,16 @@ def placement(shard_ids: Iterable[UUID]) -> dict[int, UUID]:
 
 def share_of(shard_id: UUID, shard_ids: Iterable[UUID]) -> frozenset[int]:
     """The partitions that one shard of all the live ones should own."""
-    return frozenset(
-        partition for partition, owner in placement(shard_ids).items() if owner == shard_id
-    )
+    return _shares(frozenset(shard_ids)).get(shard_id, frozenset())
+
+
+# Every shard asks for every share each second, and who lives changes seldom.
+@lru_cache(maxsize=16)
+def _shares(shard_ids: frozenset[UUID]) -> dict[UUID, frozenset[int]]:
+    shares: dict[UUID, set[int]] = {shard_id: set() for shard_id in shard_ids}
+    for partition, owner in placement(shard_ids).items():
+        shares[owner].add(partition)
+    return {shard_id: frozenset(share) for shard_id, share in shares.items()}
 
 
 @lru_cache(maxsize=1_024)

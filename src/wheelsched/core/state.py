@@ -1,7 +1,9 @@
 """The states of runs and jobs, and the events that move them: one table each.
 
 Invariant: a state changes only by a row of its table. A final state of a run is left only when
-a person asks for it (`retry`), and `succeeded` and `skipped` never are.
+a person asks for it (`retry`), and `succeeded` and `skipped` never are. But a run that a pause or
+an edit withdrew was never sent: when its job is due at that time after all, another takes its
+place.
 
 `None` is the state of what does not exist. `running` is written only for a worker that answered
 202: any other attempt is armed until it is settled, because a write at the moment of firing would

@@ -1,0 +1,159 @@
+"""Egress: which addresses a callback may go to. An explicit list, and what it leaves is the world.
+
+Invariant: whether an address may be reached depends on the address alone, however it was written
+or resolved. What an address wraps (IPv4 in IPv6, in any of its forms) has to be allowed as well
+as the wrapping; and what can never be a worker is forbidden whatever the rules allow.
+"""
+
+from collections.abc import Iterable
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from wheelsched.errors import InvalidNetwork, quoted
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+
+LOOPBACK: Final = ("127.0.0.0/8", "::1/128")  # what opens it, for `read_rules`
+
+
+class _Range(NamedTuple):
+    network: Network
+    name: str
+
+
+def _ranges(named: dict[str, str]) -> tuple[_Range, ...]:
+    return tuple(_Range(ip_network(network), name) for network, name in named.items())
+
+
+# Addresses that answer a machine with its own credentials, or that are no single machine.
+_NEVER: Final = _ranges(
+    {
+        "169.254.169.254/32": "a metadata address",  # AWS, Azure, Google, DigitalOcean and others
+        "169.254.170.0/24": "a metadata address",  # AWS, of containers and their identities
+        "169.254.0.23/32": "a metadata address",  # Tencent
+        "100.100.100.200/32": "a metadata address",  # Alibaba
+        "168.63.129.16/32": "a metadata address",  # Azure, in the midst of the public ones
+        "192.0.0.192/32": "a metadata address",  # Oracle
+        "fd00:ec2::/32": "a metadata address",  # AWS
+        "fd20:ce::254/128": "a metadata address",  # Google
+        "fd00:c1::a9fe:a9fe/128": "a metadata address",  # Oracle
+        "0.0.0.0/8": "an unspecified address",
+        "::/128": "an unspecified address",
+        "224.0.0.0/4": "a multicast address",
+        "ff00::/8": "a multicast address",
+        "255.255.255.255/32": "a broadcast address",
+    }
+)
+
+# What rules may open, network by network.
+_FORBIDDEN: Final = _ranges(
+    {
+        "127.0.0.0/8": "a loopback address",
+        "::1/128": "a loopback address",
+        "10.0.0.0/8": "a private address",
+        "172.16.0.0/12": "a private address",
+        "192.168.0.0/16": "a private address",
+        "fc00::/7": "a private address",
+        "fec0::/10": "a private address",  # site-local, deprecated and still routed by some
+        "169.254.0.0/16": "a link-local address",
+        "fe80::/10": "a link-local address",
+        "100.64.0.0/10": "an address of a carrier's NAT",
+        "64:ff9b::/96": "an address of a NAT64",
+        "64:ff9b:1::/48": "an address of a NAT64",
+        "2002::/16": "a 6to4 address",
+        "192.88.99.0/24": "a 6to4 address",
+        "2001::/32": "a Teredo address",
+        "::/96": "an IPv4-compatible address",
+        "192.0.2.0/24": "an address for documentation",
+        "198.51.100.0/24": "an address for documentation",
+        "203.0.113.0/24": "an address for documentation",
+        "2001:db8::/32": "an address for documentation",
+        "3fff::/20": "an address for documentation",
+        "198.18.0.0/15": "an address for benchmarks",
+        "2001:2::/48": "an address for benchmarks",
+        "192.0.0.0/24": "a reserved address",
+        "240.0.0.0/4": "a reserved address",
+        "2001::/23": "a reserved address",
+    }
+)
+
+_GLOBAL_IPV6: Final = IPv6Network("2000::/3")  # all that is assigned to be reached from anywhere
+_NAT64: Final = IPv6Network("64:ff9b::/96")
+_NAT64_LOCAL: Final = IPv6Network("64:ff9b:1::/48")  # read as a /96, its usual use
+_COMPATIBLE: Final = IPv6Network("::/96")
+
+
+class EgressRules(Struct, frozen=True):
+    """The networks that are open beside the public one."""
+
+    allow: tuple[Network, ...] = ()
+
+    @property
+    def allows_loopback(self) -> bool:
+        """Whether a host may be named `localhost`."""
+        return any(
+            explain_forbidden(ip_address(host), self) is None for host in ("127.0.0.1", "::1")
+        )
+
+
+NO_EXCEPTIONS: Final = EgressRules()
+
+
+def read_rules(allow: Iterable[str]) -> EgressRules:
+    """The rules that allow networks in CIDR notation, or `InvalidNetwork`."""
+    return EgressRules(tuple(_read_network(written) for written in allow))
+
+
+def explain_forbidden(address: Address, rules: EgressRules = NO_EXCEPTIONS) -> str | None:
+    """What an address is that may not be reached, such as "a private address"; None: it may."""
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return explain_forbidden(address.ipv4_mapped, rules)  # the kernel connects by IPv4
+    name = _name_in(_NEVER, address)
+    if name is not None:
+        return name
+    if not any(address in network for network in rules.allow):
+        name = _name_in(_FORBIDDEN, address)
+        if name is not None:
+            return name
+        if isinstance(address, IPv6Address) and address not in _GLOBAL_IPV6:
+            return "a reserved address"
+    wrapped = _wrapped(address)
+    return None if wrapped is None else explain_forbidden(wrapped, rules)
+
+
+def _name_in(ranges: tuple[_Range, ...], address: Address) -> str | None:
+    for network, name in ranges:
+        if address in network:
+            return name
+    return None
+
+
+def _wrapped(address: Address) -> IPv4Address | None:
+    """The IPv4 address that a gateway would take out of an IPv6 one."""
+    if isinstance(address, IPv4Address):
+        return None
+    if address.sixtofour is not None:
+        return address.sixtofour
+    if address.teredo is not None:
+        return address.teredo[1]
+    is_compatible = address in _COMPATIBLE and not address.is_loopback
+    if is_compatible or address in _NAT64 or address in _NAT64_LOCAL:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return None
+
+
+def _read_network(written: str) -> Network:
+    try:
+        return ip_network(written)
+    except ValueError as error:
+        raise InvalidNetwork(f"{quoted(written)} is not a network: {error}") from error

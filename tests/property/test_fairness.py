@@ -1,0 +1,273 @@
+"""The fair queue against a model that is a list and looks at all of it each time."""
+
+import os
+from collections import Counter
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.unit.shard.batches import Parcel, route, tenant
+
+from wheelsched.config import BreakerConfig, FairnessConfig, PaceConfig
+from wheelsched.core.duration import SECOND
+from wheelsched.core.model import Lane
+from wheelsched.shard.breaker import Breaker, BreakerState
+from wheelsched.shard.fairness import FairQueue
+
+BREAKER = BreakerConfig(failures=2, open_initial_ms=1_000, open_max_ms=3_000)
+CONFIGS = st.builds(
+    FairnessConfig,
+    in_flight=st.integers(1, 12),
+    in_flight_per_tenant=st.integers(1, 8),
+    in_flight_per_origin=st.integers(1, 5),
+    quantum=st.integers(1, 5),
+    max_queued=st.sampled_from([20, 1_000]),
+    breaker=st.just(BREAKER),
+    pace=st.builds(PaceConfig, factor=st.just(2), floor=st.sampled_from([2, 1_000])),
+)
+ROUTES = [route(tenant(number), f"{host}.example") for number in (1, 2, 3) for host in "ab"]
+PARCELS = st.builds(
+    Parcel,
+    st.sampled_from(ROUTES),
+    st.integers(1, 12),
+    lane=st.sampled_from(Lane),
+    priority=st.integers(-1, 1),
+)
+Key = tuple[UUID, str]
+
+
+def key_of(batch: Parcel) -> Key:
+    return batch.route.tenant_id, batch.route.origin
+
+
+class FairQueueMachine(RuleBasedStateMachine):
+    """Batches are put, shrink, go, and end well or badly, while time passes."""
+
+    @initialize(config=CONFIGS)
+    def begin(self, config: FairnessConfig) -> None:
+        self.config = config
+        self.queue: FairQueue[Parcel] = FairQueue(config, lambda tenant_id: tenant_id.int)
+        self.now_us = 1_000 * SECOND
+        self.waiting: list[Parcel] = []  # in the order in which they were put
+        self.in_flight: list[Parcel] = []
+        self.breakers: dict[Key, Breaker] = {}
+
+    @rule(batches=st.lists(PARCELS, min_size=1, max_size=8))
+    def put(self, batches: list[Parcel]) -> None:
+        for batch in batches:
+            key = key_of(batch)
+            queued = sum(len(other) for other in self.waiting if key_of(other) == key)
+            fits = queued + len(batch) <= self.config.max_queued
+            assert self.queue.put(batch) == fits
+            if fits:
+                self.waiting.append(batch)
+
+    @rule(times=st.integers(1, 10))
+    def take(self, times: int) -> None:
+        for _ in range(times):
+            self.take_one()
+
+    def take_one(self) -> bool:
+        self.let_breakers_half_open()
+        ready = self.queue._pace.ready_us <= self.now_us
+        on_time = self.may_go(Lane.ON_TIME)
+        late = self.may_go(Lane.LATE) if ready else []
+        batch = self.queue.take(self.now_us)
+        if batch is None:
+            assert not on_time
+            assert not late
+            wake_at_us = self.queue.wake_at_us()
+            assert wake_at_us is None or wake_at_us > self.now_us
+            return False
+        allowed = on_time or late
+        assert any(batch is other for other in allowed)
+        rivals = [other for other in allowed if other.route.tenant_id == batch.route.tenant_id]
+        assert batch.priority == max(other.priority for other in rivals)
+        alike = (other for other in rivals if key_of(other) == key_of(batch))
+        assert batch is next(other for other in alike if other.priority == batch.priority)
+        self.waiting.remove(batch)
+        self.in_flight.append(batch)
+        if key_of(batch) in self.breakers:
+            self.breakers[key_of(batch)].sent(batch)
+        return True
+
+    def may_go(self, lane: Lane) -> list[Parcel]:
+        part = 2 if lane is Lane.LATE else 1
+        in_all, per_tenant, per_origin = (
+            (places + part - 1) // part
+            for places in (
+                self.config.in_flight,
+                self.config.in_flight_per_tenant,
+                self.config.in_flight_per_origin,
+            )
+        )
+        by_tenant = Counter(batch.route.tenant_id for batch in self.in_flight)
+        by_origin = Counter(key_of(batch) for batch in self.in_flight)
+        return [
+            batch
+            for batch in self.waiting
+            if batch.lane is lane
+            and len(self.in_flight) < in_all
+            and by_tenant[batch.route.tenant_id] < per_tenant
+            and by_origin[key_of(batch)] < per_origin
+            and (key_of(batch) not in self.breakers or self.breakers[key_of(batch)].may_send)
+        ]
+
+    def let_breakers_half_open(self) -> None:
+        for breaker in self.breakers.values():
+            if breaker.state is BreakerState.OPEN and breaker.open_until_us <= self.now_us:
+                breaker.half_open(self.now_us)
+
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data(), failed=st.sampled_from([True, True, False, None]))
+    def done(self, data: st.DataObject, failed: bool | None) -> None:
+        index = data.draw(st.integers(0, len(self.in_flight) - 1))
+        self.end(self.in_flight[index], failed=failed)
+
+    def end(self, batch: Parcel, *, failed: bool | None) -> None:
+        self.in_flight.remove(batch)
+        self.queue.done(batch, self.now_us, failed=failed)
+        breaker = self.breakers.setdefault(key_of(batch), Breaker(BREAKER))
+        breaker.ended(batch, self.now_us, failed=failed)
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data(), all_of_it=st.booleans())
+    def shrink(self, data: st.DataObject, all_of_it: bool) -> None:
+        batch = data.draw(st.sampled_from(self.waiting))
+        runs = len(batch) if all_of_it else len(batch) // 2
+        del batch.runs[:runs]
+        self.queue.shrink(batch, runs)
+        if not batch:
+            self.waiting.remove(batch)
+
+    @rule()
+    def drain(self) -> None:
+        drained = self.queue.drain()
+        assert len(drained) == len(set(drained))
+        assert set(drained) == set(self.waiting)
+        self.waiting.clear()
+
+    @rule(delay_us=st.sampled_from([1, SECOND // 10, SECOND, 5 * SECOND]))
+    def wait(self, delay_us: int) -> None:
+        self.now_us += delay_us
+
+    @rule()
+    def sleep(self) -> None:
+        self.now_us = max(self.now_us, self.queue.wake_at_us() or 0)
+
+    @invariant()
+    def counts_agree(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        for lane in Lane:
+            runs = sum(len(batch) for batch in self.waiting if batch.lane is lane)
+            assert self.queue.queued(lane) == runs
+        assert len(self.queue) == sum(map(len, self.waiting))
+        assert self.queue.in_flight == len(self.in_flight)
+        assert self.queue.runs_in_flight == sum(map(len, self.in_flight))
+        by_tenant = Counter(batch.route.tenant_id for batch in self.in_flight)
+        assert self.queue.in_flight_by_tenant() == by_tenant
+        assert set(self.waiting) == {batch for batch in self.queue if len(batch)}
+
+    @invariant()
+    def breakers_agree(self) -> None:
+        """What the queue has forgotten was idle, and past its wait."""
+        if not hasattr(self, "queue"):
+            return
+        states = self.queue.breakers()
+        busy = {key_of(batch) for batch in self.waiting + self.in_flight}
+        for key, breaker in list(self.breakers.items()):
+            if breaker.is_fresh:
+                assert key not in states
+            elif key in states:
+                assert states[key] is breaker.state
+            else:
+                assert key not in busy
+                assert breaker.may_send
+                del self.breakers[key]
+
+    def teardown(self) -> None:
+        """Whatever happened: all that waits goes out in the end, and nothing is remembered."""
+        if not hasattr(self, "queue"):
+            return
+        for batch in list(self.in_flight):
+            self.end(batch, failed=None)
+        while self.waiting:
+            if self.take_one():
+                self.end(self.in_flight[0], failed=False)
+            else:
+                wake_at_us = self.queue.wake_at_us()
+                assert wake_at_us is not None
+                self.now_us = wake_at_us
+        while (wake_at_us := self.queue.wake_at_us()) is not None:
+            self.now_us = max(self.now_us, wake_at_us)
+            assert self.queue.take(self.now_us) is None
+        assert self.queue.take(self.now_us) is None
+        assert not self.queue._origins
+        assert not self.queue._tenants
+        assert not self.queue._sent
+
+
+LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+
+TestFairQueue = FairQueueMachine.TestCase
+TestFairQueue.settings = settings(max_examples=2_000 if LONG else 150, stateful_step_count=50)
+
+
+@given(
+    weights=st.lists(st.integers(1, 5), min_size=2, max_size=5),
+    sizes=st.lists(st.integers(1, 30), min_size=5, max_size=5),
+    quantum=st.integers(1, 20),
+    places=st.integers(1, 10),
+    takes=st.integers(1, 300),
+)
+def test_tenants_that_always_want_more_get_shares_by_weight(
+    weights: list[int], sizes: list[int], quantum: int, places: int, takes: int
+) -> None:
+    """At every moment, whatever the sizes of their batches and however few places there are."""
+    queue: FairQueue[Parcel] = FairQueue(
+        FairnessConfig(in_flight=places, quantum=quantum),
+        lambda tenant_id: weights[tenant_id.int],
+    )
+    served = [0] * len(weights)
+    routes = [route(tenant(number)) for number in range(len(weights))]
+    for each, size in zip(routes, sizes, strict=False):
+        for _ in range(takes + 1):
+            assert queue.put(Parcel(each, size))
+    in_flight = []
+    for now_us in range(takes):
+        batch = queue.take(now_us)
+        assert batch is not None
+        served[batch.route.tenant_id.int] += len(batch)
+        shares = [runs / weight for runs, weight in zip(served, weights, strict=True)]
+        assert max(shares) - min(shares) <= 2 * quantum + max(sizes)
+        in_flight.append(batch)
+        if len(in_flight) == places:
+            queue.done(in_flight.pop(0), now_us, failed=False)
+
+
+@pytest.mark.parametrize("lane", Lane)
+@given(sizes=st.lists(st.integers(1, 500), min_size=1, max_size=20), rivals=st.integers(1, 5))
+def test_nobody_starves(lane: Lane, sizes: list[int], rivals: int) -> None:
+    """Big batches go beside tenants that always have a single run to send."""
+    queue: FairQueue[Parcel] = FairQueue(FairnessConfig(in_flight=1), lambda _: 1)
+    big = {Parcel(route(tenant(0)), size, lane=lane) for size in sizes}
+    assert all(queue.put(batch) for batch in big)
+    for number in range(1, rivals + 1):
+        for _ in range(2):
+            assert queue.put(Parcel(route(tenant(number)), lane=lane))
+    now_us = others = 0
+    while big:
+        batch = queue.take(now_us)
+        if batch is None:
+            now_us = queue.wake_at_us() or 0
+            continue
+        if batch in big:
+            big.remove(batch)
+        else:
+            others += 1
+            assert queue.put(Parcel(batch.route, lane=lane))
+        queue.done(batch, now_us, failed=False)
+    assert others <= rivals * (sum(sizes) + 2 * FairnessConfig().quantum)
