@@ -5,7 +5,8 @@ method of a store may be sent again with the same arguments after an error, and 
 nothing that the first sending changed. Methods of stores take and give whole batches.
 
 The stores of a shard are `LeaseStore`, `TimerStore` and `RunStore`; those of the API are
-`JobStore` and `HistoryStore`, which see one tenant at a time.
+`JobStore` and `HistoryStore`, which see one tenant at a time. `TenantStore` is the operators', and
+both read it. A `Dispatcher` carries callbacks.
 """
 
 from array import array
@@ -16,9 +17,22 @@ from uuid import UUID
 from msgspec import Struct
 
 from wheelsched.core.misfire import Skip
-from wheelsched.core.model import Attempt, Job, JobState, Run, RunKey, RunState, SkipReason, Trigger
+from wheelsched.core.model import (
+    Attempt,
+    Job,
+    JobState,
+    Lane,
+    Run,
+    RunKey,
+    RunState,
+    SkipReason,
+    Target,
+    Trigger,
+)
+from wheelsched.core.outcome import Outcome
 
 UUID_BYTES = 16
+NEVER_US = (1 << 63) - 1  # where a timer stands whose schedule has ended
 
 
 class Alarm(Protocol):
@@ -64,6 +78,7 @@ class ShardView(Struct, frozen=True, kw_only=True):
     shard_id: UUID
     renewals: int
     is_expired: bool  # by the database's clock
+    is_leaving: bool  # it wants no partitions any more
     started_at_us: int
     address: str | None = None
 
@@ -101,10 +116,13 @@ class LeaseStore(Protocol):
         Gives all of them that are the shard's now.
         """
 
-    async def release(self, lease: Lease, partitions: Collection[int]) -> Lease:
+    async def release(
+        self, lease: Lease, partitions: Collection[int], *, is_leaving: bool = False
+    ) -> Lease:
         """Hands partitions over to whoever takes them, after every statement in flight.
 
         Gives the lease to go on with. Of what was sent with the old one, nothing more is written.
+        A shard that is leaving keeps its lease, to finish what it has sent.
         """
 
     async def take_over(self, lease: Lease, shard_id: UUID, renewals: int) -> bool:
@@ -116,6 +134,9 @@ class LeaseStore(Protocol):
     async def leave(self, lease: Lease) -> None:
         """Ends the shard's own lease and frees its partitions."""
 
+    async def read_clock(self) -> int:
+        """The time by the database's clock, in microseconds since 1970."""
+
 
 class Retry(Struct, frozen=True):
     """A run that waits for a further attempt, or for the one that a person asked for."""
@@ -125,7 +146,10 @@ class Retry(Struct, frozen=True):
 
 
 class Horizon(Struct, frozen=True):
-    """The timers and retries of some partitions, in columns: hundreds of thousands are usual."""
+    """The timers and retries of some partitions, in columns: hundreds of thousands are usual.
+
+    Timers at `NEVER_US` are among them: their jobs are over when their last run is.
+    """
 
     job_ids: bytes  # 16 for each
     due_us: "array[int]"
@@ -136,9 +160,12 @@ class Horizon(Struct, frozen=True):
         return len(self.due_us)
 
     def __iter__(self) -> Iterator[tuple[UUID, int, int]]:
-        for index, (due_us, version) in enumerate(zip(self.due_us, self.versions, strict=True)):
-            start = index * UUID_BYTES
-            yield UUID(bytes=self.job_ids[start : start + UUID_BYTES]), due_us, version
+        for place, (due_us, version) in enumerate(zip(self.due_us, self.versions, strict=True)):
+            yield self.job_id(place), due_us, version
+
+    def job_id(self, place: int) -> UUID:
+        """The job of the timer at that place."""
+        return UUID(bytes=self.job_ids[place * UUID_BYTES : (place + 1) * UUID_BYTES])
 
 
 class ClaimedRun(Struct, frozen=True):
@@ -146,6 +173,7 @@ class ClaimedRun(Struct, frozen=True):
 
     due_us: int
     token: int
+    lane: Lane = Lane.ON_TIME
 
 
 class Claim(Struct, frozen=True, kw_only=True):
@@ -159,12 +187,24 @@ class Claim(Struct, frozen=True, kw_only=True):
     runs: tuple[ClaimedRun, ...]
     skip: Skip | None = None
 
+    @property
+    def key(self) -> RunKey:
+        """The due time that is claimed."""
+        return RunKey(self.job_id, self.due_us)
+
 
 class ClaimedRetry(Struct, frozen=True):
     """A retry to arm, and the token of its attempt."""
 
     key: RunKey
     retry_at_us: int
+    token: int
+
+
+class Mark(Struct, frozen=True):
+    """From which due time on a partition may have unfinished runs, under a token of its own."""
+
+    live_since_us: int
     token: int
 
 
@@ -178,6 +218,9 @@ class TimerStore(Protocol):
     async def load(self, partitions: Collection[int], until_us: int) -> Horizon:
         """The timers and retries of the partitions up to an instant."""
 
+    async def reload(self, job_ids: Collection[UUID], until_us: int) -> Horizon:
+        """The timers and retries of these jobs up to an instant."""
+
     async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
         """The definitions of these jobs, without those that are gone."""
 
@@ -189,21 +232,25 @@ class TimerStore(Protocol):
         before: `recheck` tells. A job may be claimed once per call.
         """
 
-    async def arm_retries(self, lease: Lease, retries: Sequence[ClaimedRetry]) -> set[RunKey]:
-        """Arms waiting runs for their next attempt, and gives those that were *not* won."""
+    async def arm_retries(self, lease: Lease, retries: Sequence[ClaimedRetry]) -> list[Run]:
+        """Arms waiting runs for their next attempt, and gives those that were won, as they are.
 
-    async def advance(self, lease: Lease, live_since_us: Mapping[int, int]) -> None:
-        """Notes, by partition, that no armed or running run is due before an instant.
+        After an error, `recheck` tells which of those that a replay does not win were won before.
+        """
 
-        A promise of the owner, who must count what it is arming at the moment. Runs that had a
-        retry are known without it.
+    async def advance(self, lease: Lease, marks: Mapping[int, Mark]) -> None:
+        """Notes, by partition, that no armed run is due before an instant.
+
+        A promise of the owner, who must count what it is arming at the moment. Runs that are
+        running, or had a retry, are known without it. A token that is not newer than the last
+        one changes nothing.
         """
 
     async def finish(self, lease: Lease, job_ids: Collection[UUID]) -> None:
         """Ends the jobs whose schedule has no further due time, unless they got another."""
 
-    async def pause_gone(self, lease: Lease, job_ids: Collection[UUID]) -> None:
-        """Pauses the jobs whose worker wants no more of them."""
+    async def pause_gone(self, lease: Lease, versions: Mapping[UUID, int]) -> None:
+        """Pauses the jobs whose worker wants no more of them, unless they changed since."""
 
 
 class Settled(Struct, frozen=True, kw_only=True):
@@ -232,9 +279,7 @@ class Adoption(Struct, frozen=True):
 class Checked(Struct, frozen=True, kw_only=True):
     """What the database says of a run at the moment."""
 
-    key: RunKey
-    state: RunState
-    token: int | None
+    run: Run
     version: int | None  # of its job; None when that is gone
     heartbeat_at_us: int | None
 
@@ -245,19 +290,29 @@ class RunStore(Protocol):
     async def settle(self, settled: Sequence[Settled]) -> set[RunKey]:
         """Writes outcomes, and gives the runs whose outcome was stale.
 
-        An outcome counts while its run is live and has its token. Sending it again is not stale.
+        An outcome counts while its run is live and has its token, by the table of `core.state`: a
+        late answer may still end a run that waits for its next attempt. Sending an outcome again
+        is not stale. `running` without a status hands a run over: this shard carries it to its end.
         """
 
     async def list_unfinished(
         self, lease: Lease, partitions: Collection[int], limit: int, after: Run | None = None
     ) -> list[Run]:
-        """Armed and running runs of partitions that the shard owns, after the last of a page."""
+        """The unfinished runs of partitions that the shard owns, after the last of a page:
+        armed, running, and those that wait for an attempt."""
 
     async def adopt(self, lease: Lease, adoptions: Sequence[Adoption]) -> set[RunKey]:
         """Makes unfinished runs the shard's own, and gives those that were *not* won."""
 
     async def recheck(self, keys: Collection[RunKey]) -> list[Checked]:
         """The present state of runs."""
+
+
+class Caller(Struct, frozen=True):
+    """On whose behalf something is asked, and who is named for it in the audit."""
+
+    tenant_id: UUID
+    actor: str
 
 
 class Registration(Struct, frozen=True):
@@ -284,32 +339,40 @@ class JobFilter(Struct, frozen=True, kw_only=True):
 
 
 class JobStore(Protocol):
-    """Jobs of one tenant, for the API."""
+    """Jobs of one tenant, for the API. Every change is in the audit when it is there."""
 
-    async def register(self, tenant_id: UUID, jobs: Sequence[Registration]) -> set[UUID]:
-        """Registers jobs, and gives those whose name another job of the tenant has."""
+    async def register(self, caller: Caller, jobs: Sequence[Registration]) -> set[UUID]:
+        """Registers jobs, and gives those whose name another job of the tenant has.
 
-    async def get(self, tenant_id: UUID, job_id: UUID) -> Job:
+        Raises `QuotaExceeded` when the tenant would have more jobs than its quota, and
+        `TenantNotFound`; then none is registered.
+        """
+
+    async def get(self, caller: Caller, job_id: UUID) -> Job:
         """One job, or `JobNotFound`."""
 
     async def list_jobs(
-        self, tenant_id: UUID, wanted: JobFilter, limit: int, after_name: str = ""
+        self, caller: Caller, wanted: JobFilter, limit: int, after_name: str = ""
     ) -> list[Job]:
         """Jobs by name, after the last name of a page."""
 
     async def edit(
-        self, tenant_id: UUID, job: Job, due_us: int | None, *, is_rescheduled: bool
+        self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool
     ) -> Acknowledged:
         """Replaces the version before `job.version`, or raises `JobChanged`."""
 
-    async def pause(self, tenant_id: UUID, job_id: UUID) -> Acknowledged:
+    async def pause(self, caller: Caller, job_id: UUID) -> Acknowledged:
         """Stops the timer, and skips the runs that are armed."""
 
-    async def resume(self, tenant_id: UUID, job_id: UUID, due_us: int | None) -> Acknowledged:
+    async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
         """Starts the timer of a paused job."""
 
-    async def delete(self, tenant_id: UUID, job_id: UUID) -> Acknowledged:
-        """Removes the job and cancels its runs; its history stays for its retention."""
+    async def delete(self, caller: Caller, job_id: UUID) -> Acknowledged:
+        """Removes the job; its history stays for its retention.
+
+        Its armed runs are skipped, those that wait for an attempt cancelled; a running one may end.
+        Attempts that are armed and due within a second are too late, first or further ones.
+        """
 
 
 class RequestedRun(Struct, frozen=True, kw_only=True):
@@ -320,40 +383,159 @@ class RequestedRun(Struct, frozen=True, kw_only=True):
     backfill_of_us: int | None = None
 
 
-class HistoryStore(Protocol):
-    """Runs of one tenant, for the API."""
+class DeadFilter(Struct, frozen=True, kw_only=True):
+    """Runs of a job, and due from an instant until before another, where they are given."""
 
-    async def get_run(self, tenant_id: UUID, key: RunKey) -> tuple[Run, list[Attempt]]:
+    job_id: UUID | None = None
+    since_us: int | None = None
+    until_us: int | None = None
+
+
+class HistoryStore(Protocol):
+    """Runs of one tenant, for the API and for its workers."""
+
+    async def get_run(self, caller: Caller, key: RunKey) -> tuple[Run, list[Attempt]]:
         """A run with its attempts, or `RunNotFound`."""
 
     async def list_runs(
-        self, tenant_id: UUID, job_id: UUID, limit: int, before_us: int | None = None
+        self, caller: Caller, job_id: UUID, limit: int, before_us: int | None = None
     ) -> list[Run]:
         """The runs of a job, latest first, before the last of a page."""
 
     async def list_dead(
-        self, tenant_id: UUID, limit: int, after: RunKey | None = None
-    ) -> list[RunKey]:
+        self, caller: Caller, wanted: DeadFilter, limit: int, after: RunKey | None = None
+    ) -> list[Run]:
         """The runs out of attempts, oldest first, after the last of a page."""
 
-    async def request(self, tenant_id: UUID, runs: Sequence[RequestedRun]) -> set[RunKey]:
+    async def request(self, caller: Caller, runs: Sequence[RequestedRun]) -> set[RunKey]:
         """Puts runs in line for their first attempt, and gives those whose key is taken."""
 
-    async def cancel(self, tenant_id: UUID, key: RunKey) -> bool:
+    async def cancel(self, caller: Caller, key: RunKey) -> bool:
         """Ends a live run; gives whether that was in time to keep it from being sent again."""
 
-    async def retry(self, tenant_id: UUID, keys: Collection[RunKey]) -> set[RunKey]:
-        """Puts dead or cancelled runs in line again, and gives those that are neither."""
+    async def retry(
+        self, caller: Caller, keys: Sequence[RunKey], *, delay_us: int = 0, spacing_us: int = 0
+    ) -> set[RunKey]:
+        """Puts dead or cancelled runs in line again, and gives those that are neither, or
+        whose job is gone.
 
-    async def heartbeat(self, tenant_id: UUID, key: RunKey, token: int) -> bool:
+        The first is due after a delay, and each of the others so much after the one before.
+        """
+
+    async def heartbeat(self, caller: Caller, key: RunKey, token: int) -> bool:
         """Notes that a worker is at it; False when its token is stale."""
+
+    async def answer(self, caller: Caller, settled: Settled) -> bool:
+        """Writes the outcome that a worker reports, as `RunStore.settle` does; False when stale.
+
+        Raises `RunNotFound` when the tenant has no such run.
+        """
+
+
+class KeptAnswer(Struct, frozen=True, kw_only=True):
+    """What a request was answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class KeyedRequest(Struct, frozen=True, kw_only=True):
+    """What is known of an Idempotency-Key: the request that it came with first.
+
+    With an answer it is done. With a ticket it is the caller's to do, as of its beginning; without
+    either somebody else is at it.
+    """
+
+    digest: bytes
+    begun_at_us: int
+    answer: KeptAnswer | None = None
+    ticket: int | None = None
+
+
+class IdempotencyStore(Protocol):
+    """Requests of one tenant by the key that their sender gave them, kept for a day."""
+
+    async def begin(
+        self, caller: Caller, key: str, digest: bytes, patience_us: int
+    ) -> KeyedRequest:
+        """Notes that a request is being answered, unless it was, or is.
+
+        Who has been at it for longer than the patience is taken for dead.
+        """
+
+    async def keep(self, caller: Caller, key: str, answer: KeptAnswer) -> None:
+        """Keeps the answer, the first that there is."""
+
+    async def give_back(self, caller: Caller, key: str, ticket: int) -> None:
+        """Lets the next sending do it, as of the same beginning."""
+
+    async def forget(self, caller: Caller, key: str, ticket: int) -> None:
+        """Lets the key be as if it had never come."""
+
+
+class Tenant(Struct, frozen=True, kw_only=True):
+    """Who has jobs, and how much of everything."""
+
+    tenant_id: UUID
+    name: str
+    weight: int = 1  # its share of what is dispatched, against that of others
+    job_quota: int = 100_000
+    requests_per_second: int = 1_000  # of the API
+    secrets: tuple[str, ...] = ()  # `whsec_…`, newest first: two while rotating
+    created_at_us: int
+
+
+class Token(Struct, frozen=True, kw_only=True):
+    """What lets a program speak for a tenant. Only the digest of the secret part is known."""
+
+    digest: bytes
+    tenant_id: UUID
+    name: str
+    scopes: tuple[str, ...]
+    created_at_us: int
+    revoked_at_us: int | None = None
+
+
+class TenantStore(Protocol):
+    """Tenants and their tokens. Changes are an operator's, whose name goes to the audit."""
+
+    async def create(self, actor: str, tenant: Tenant) -> None:
+        """Adds a tenant, or raises `TenantNameTaken`."""
+
+    async def edit(self, actor: str, tenant: Tenant) -> None:
+        """Replaces all but the id and the birthday of a tenant.
+
+        Raises `TenantNotFound` or `TenantNameTaken`.
+        """
+
+    async def read(self, tenant_ids: Collection[UUID]) -> list[Tenant]:
+        """These tenants, without those that do not exist."""
+
+    async def list_tenants(self, limit: int, after_name: str = "") -> list[Tenant]:
+        """Tenants by name, after the last name of a page."""
+
+    async def add_token(self, actor: str, token: Token) -> None:
+        """Adds a token, or raises `TenantNotFound`."""
+
+    async def revoke_token(self, actor: str, digest: bytes) -> Token:
+        """Ends a token for good, or raises `TokenNotFound`."""
+
+    async def list_tokens(self, tenant_id: UUID) -> list[Token]:
+        """All tokens of a tenant, oldest first, revoked ones too."""
+
+    async def find_token(self, digest: bytes) -> Token | None:
+        """The token of a digest, revoked or not: what the API asks before it knows a tenant."""
 
 
 class Hint(Struct, frozen=True):
-    """A job of a partition has changed, or has a run that wants attention: load it again."""
+    """A job of a partition has changed, or has a run that wants attention: load it again.
+
+    Without a job: the partition became free.
+    """
 
     partition: int
-    job_id: UUID
+    job_id: UUID | None = None
 
 
 class HintSource(Protocol):
@@ -382,3 +564,73 @@ class Stores(Protocol):
     def jobs(self) -> JobStore: ...
     @property
     def history(self) -> HistoryStore: ...
+    @property
+    def tenants(self) -> TenantStore: ...
+    @property
+    def idempotency(self) -> IdempotencyStore: ...
+
+
+class Callback(Struct, frozen=True, kw_only=True):
+    """One attempt of one run, as its worker is to see it."""
+
+    key: RunKey
+    job_name: str
+    payload: bytes  # JSON, sent byte for byte
+    secrets: tuple[str, ...]  # of the tenant, newest first: each signs
+    scheduled_us: int
+    send_at_us: int
+    timeout_us: int
+    attempt: int  # from 1
+    token: int
+    trigger: Trigger
+    idempotency_key: str
+
+
+class Route(Struct, frozen=True, eq=False, kw_only=True, weakref=True):
+    """Where the callbacks of one target go: one object for each tenant and target.
+
+    Callbacks of one route may share a request, at most `batch` of them.
+    """
+
+    tenant_id: UUID
+    target: Target
+    origin: str  # scheme, host and port: what has a bound and a breaker
+
+
+class Prepared(Struct, frozen=True, kw_only=True):
+    """A callback that is encoded and signed, and waits for its time.
+
+    What is sent long after its time is signed again, and a batch when its runs are known: for
+    that it keeps its secrets.
+    """
+
+    run_id: str
+    idempotency_key: str
+    token: int
+    send_at_us: int
+    timeout_us: int
+    secrets: tuple[str, ...]
+    content: bytes  # what is sent; on a route with batches, one element of the array
+
+
+class Dispatcher(Protocol):
+    """Carries callbacks to workers: the *arm* stage prepares, the *fire* stage sends."""
+
+    def route(self, tenant_id: UUID, target: Target) -> Route:
+        """The route of a target: the same object as long as anybody holds it.
+
+        A target that cannot be used has one too; what is sent there is rejected.
+        """
+
+    def prepare(self, route: Route, callback: Callback) -> Prepared:
+        """Does ahead of time whatever can be done ahead of time."""
+
+    async def send(
+        self, route: Route, batch: Sequence[Prepared], begin: Callable[[], bool]
+    ) -> list[Outcome] | None:
+        """Sends a batch, one request, and gives the outcome of each of its callbacks, in order.
+
+        Asks `begin` at the moment that the request goes to the socket, however long a connection
+        took; nothing is sent if it says no, and nothing given. Every failure is an outcome: it
+        raises nothing, and ends by the longest timeout of the batch.
+        """

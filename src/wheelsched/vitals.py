@@ -1,0 +1,124 @@
+"""The vitals of one shard: plain counters and gauges that the stages write and others read.
+
+Invariant: writing is an assignment or an addition and nothing else, so that the hot path pays next
+to nothing; what is counted by a label has a bounded set of them. Counters only grow. Instants are
+of the process's own clock, in microseconds: whoever reads them has that clock too. One loop writes
+and reads; there are no locks.
+"""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from msgspec import Struct, field
+
+from wheelsched.core.histogram import Histogram
+from wheelsched.core.model import Lane, RunState, SkipReason
+from wheelsched.errors import StoreError
+
+Label = TypeVar("Label", bound=str)
+
+
+def _zeros(labels: Iterable[Label]) -> dict[Label, int]:
+    return dict.fromkeys(labels, 0)
+
+
+class Batches(Struct, kw_only=True):
+    """Statements that carry many rows. Those that failed count as errors alone."""
+
+    durations: Histogram = field(default_factory=Histogram)
+    rows: int = 0
+    errors: int = 0
+
+    def observe(self, duration_us: int, rows: int) -> None:
+        self.durations.observe(duration_us)
+        self.rows += rows
+
+
+class RunVitals(Struct, kw_only=True):
+    """Runs on their way through the shard."""
+
+    entered: dict[RunState, int] = field(default_factory=lambda: _zeros(RunState))
+    # Due times, by reason: one skipped run may stand for many.
+    skipped: dict[SkipReason, int] = field(default_factory=lambda: _zeros(SkipReason))
+    retries: int = 0  # attempts that were put off to a later time
+    stale_outcomes: int = 0
+    # Of first attempts, from the time they were to be sent to the write to the socket.
+    lateness: Histogram = field(default_factory=Histogram)
+    wheel_timers: int = 0
+    armed: int = 0  # and waiting for their time
+    queued: dict[Lane, int] = field(default_factory=lambda: _zeros(Lane))  # due, not yet sent
+    in_flight: int = 0  # sent and not answered
+
+
+class TenureVitals(Struct, kw_only=True):
+    """What the shard holds."""
+
+    trusted_until_us: int = 0  # 0: not at all
+    partitions: int = 0
+    takeovers: int = 0  # of dead shards, by this one
+    handovers: int = 0  # of partitions, to others
+
+
+class ClockVitals(Struct, kw_only=True):
+    """The database's clock as the shard knows it."""
+
+    offset_us: int = 0
+    error_us: int = 0
+    steps: int = 0
+
+
+class HintVitals(Struct, kw_only=True):
+    """Changes that the shard is told of."""
+
+    received: int = 0
+    confirmed_at_us: int | None = None  # every hint from before this instant has arrived
+    reconnects: int = 0
+    reloads: int = 0  # of single jobs, because of a hint
+
+
+class DispatchVitals(Struct, kw_only=True):
+    """Requests to workers, and the breakers between."""
+
+    requests: int = 0
+    sent_bytes: int = 0
+    # Those that are not closed, by state.
+    breakers: dict[str, int] = field(default_factory=lambda: _zeros(("open", "half_open")))
+    # By the state that a breaker went to.
+    breaker_transitions: dict[str, int] = field(
+        default_factory=lambda: _zeros(("closed", "open", "half_open"))
+    )
+
+
+class StoreVitals(Struct, kw_only=True):
+    """Statements, by stage, and how they failed."""
+
+    loads: Batches = field(default_factory=Batches)
+    arms: Batches = field(default_factory=Batches)
+    settles: Batches = field(default_factory=Batches)
+    errors: dict[str, int] = field(default_factory=dict)  # by name: errors.py has a few dozen
+    is_schema_current: bool = False
+    refreshed_at_us: int | None = None  # when a load of all partitions last came back
+
+    def count_error(self, error: StoreError) -> None:
+        name = type(error).__name__
+        self.errors[name] = self.errors.get(name, 0) + 1
+
+
+class Vitals(Struct, kw_only=True):
+    """Everything that is counted about one shard."""
+
+    runs: RunVitals = field(default_factory=RunVitals)
+    tenure: TenureVitals = field(default_factory=TenureVitals)
+    clock: ClockVitals = field(default_factory=ClockVitals)
+    hints: HintVitals = field(default_factory=HintVitals)
+    dispatch: DispatchVitals = field(default_factory=DispatchVitals)
+    store: StoreVitals = field(default_factory=StoreVitals)
+
+    def missing(self, now_us: int) -> list[str]:
+        """What the shard still lacks to do its work: nothing, and it is ready."""
+        conditions = {
+            "schema": self.store.is_schema_current,
+            "lease": now_us < self.tenure.trusted_until_us,
+            "load": self.store.refreshed_at_us is not None,
+        }
+        return [name for name, holds in conditions.items() if not holds]

@@ -1,0 +1,141 @@
+"""The callback that a worker gets, and what it answers: names and structs of both sides.
+
+Invariant: dispatcher and worker SDK read and write callbacks by this file alone, so that what one
+of them writes the other reads.
+
+The signature is that of Standard Webhooks: of `id.timestamp.body`, where the id is the value of
+`webhook-id`. A request of several runs has an id of its own, made of the ids of its runs.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+from urllib.parse import quote, unquote
+from uuid import UUID
+
+import msgspec
+from msgspec import Raw, Struct
+
+from wheelsched.core.duration import SECOND
+from wheelsched.core.model import Trigger
+
+IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+WEBHOOK_ID: Final = "webhook-id"
+WEBHOOK_TIMESTAMP: Final = "webhook-timestamp"
+WEBHOOK_SIGNATURE: Final = "webhook-signature"
+RUN_ID: Final = "wheelsched-run-id"
+JOB_ID: Final = "wheelsched-job-id"
+JOB_NAME: Final = "wheelsched-job-name"  # as `write_name` writes it
+SCHEDULED_AT: Final = "wheelsched-scheduled-at"
+ATTEMPT: Final = "wheelsched-attempt"
+FENCING_TOKEN: Final = "wheelsched-fencing-token"  # noqa: S105 - a number, and no secret
+TRIGGER: Final = "wheelsched-trigger"
+TIMEOUT_MS: Final = "wheelsched-timeout-ms"  # within which a run that was accepted heartbeats
+TRACEPARENT: Final = "traceparent"
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class BatchElement(Struct, frozen=True, kw_only=True):
+    """One run in the array of a request that carries several."""
+
+    run_id: str
+    job_id: UUID
+    job_name: str
+    scheduled_at: str
+    attempt: int
+    fencing_token: int
+    idempotency_key: str
+    trigger: Trigger
+    payload: Raw
+
+
+class BatchAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the worker says of one run, in the array that answers such a request."""
+
+    run_id: str
+    ok: bool
+    error: str | None = None
+    retry: bool | None = None  # False: another attempt would not help
+
+
+encode_element: Final = msgspec.json.Encoder().encode
+decode_elements: Final = msgspec.json.Decoder(list[BatchElement]).decode
+encode_answers: Final = msgspec.json.Encoder().encode
+_decode_answers: Final = msgspec.json.Decoder(list[BatchAnswer]).decode
+_decode_answer: Final = msgspec.json.Decoder(BatchAnswer).decode
+_decode_raw: Final = msgspec.json.Decoder(list[Raw]).decode
+
+
+def read_answers(body: bytes) -> dict[str, BatchAnswer] | None:
+    """The answers to a batch by run id; None when the body is no array.
+
+    What is no answer names no run. Of a run that is named twice, a failure counts: it can be
+    mended by another attempt, and a success that was none cannot.
+    """
+    try:
+        answers: Iterable[BatchAnswer] = _decode_answers(body)
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            answers = _well_formed(_decode_raw(body))
+        except (msgspec.DecodeError, RecursionError):
+            return None
+    named: dict[str, BatchAnswer] = {}
+    for answer in answers:
+        if answer.run_id not in named or not answer.ok:
+            named[answer.run_id] = answer
+    return named
+
+
+def _well_formed(elements: list[Raw]) -> list[BatchAnswer]:
+    answers = []
+    for element in elements:
+        try:
+            answers.append(_decode_answer(element))
+        except (msgspec.DecodeError, RecursionError):
+            continue
+    return answers
+
+
+def batch_key(run_ids: Iterable[str]) -> str:
+    """The idempotency key of a request of several runs: of the same set, in any order, the same."""
+    digest = hashlib.sha256("\n".join(sorted(run_ids)).encode())
+    return f"batch_{digest.hexdigest()[:40]}"
+
+
+# A header carries printable ASCII. The sign of the encoding and the space, which is trimmed at
+# the ends, are encoded too, so that every name can be read back.
+_PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
+
+
+@lru_cache(maxsize=16_384)
+def write_name(name: str) -> str:
+    """The name of a job as a header carries it: UTF-8, percent-encoded where it has to be."""
+    return quote(name, safe=_PLAIN)
+
+
+def write_key(key: str) -> str:
+    """An idempotency key as headers carry it: as it is, if they can, which registering sees to."""
+    return key if key.isascii() and key.isprintable() else quote(key, safe=_PLAIN)
+
+
+def read_name(written: str) -> str:
+    """The name that `write_name` wrote."""
+    return unquote(written)
+
+
+# The runs of a hot second share their scheduled time: its text is made once for all of them.
+@lru_cache(maxsize=1_024)
+def write_instant(instant_us: int) -> str:
+    """ISO 8601 in UTC: `2026-11-16T14:00:00Z`, with microseconds where there are any."""
+    instant = _EPOCH + timedelta(microseconds=instant_us)
+    text = f"{instant:%Y-%m-%dT%H:%M:%S}"
+    return f"{text}.{instant_us % SECOND:06}Z" if instant_us % SECOND else f"{text}Z"
+
+
+def read_instant(text: str) -> int:
+    """The instant that `write_instant` wrote, or `ValueError`."""
+    return (datetime.fromisoformat(text).astimezone(UTC) - _EPOCH) // _MICROSECOND

@@ -1,0 +1,135 @@
+"""Jobs on the wire: the document that a user writes, and what comes back.
+
+Invariant: these structs say which fields there are and of which type, and refuse any other. What
+the text in them must look like is for the core to judge, which knows more to say about it.
+"""
+
+from datetime import datetime
+from typing import Annotated, Final
+from uuid import UUID
+
+from msgspec import Meta, Raw, Struct, field
+
+from wheelsched.core.model import JobState
+
+DURATION: Final = Meta(
+    description="whole numbers with the units w, d, h, m, s, ms, us, largest first",
+    examples=["90s", "1h30m"],
+    extra_json_schema={"pattern": r"^(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?(\d+us)?$"},
+)
+SCHEDULE: Final = Meta(
+    description="cron, an ISO-8601 instant for a one-off, `every 5m`, or `RRULE:…`; "
+    "or an object with one of them, and start, end and exclude",
+    examples=["0 9 * * 1", {"every": "5m", "end": "2027-01-01T00:00:00Z"}],
+    extra_json_schema={
+        "anyOf": [
+            {"type": "string", "minLength": 1, "maxLength": 255},
+            {
+                "type": "object",
+                "properties": {
+                    **{kind: {"type": "string"} for kind in ("cron", "at", "every", "rrule")},
+                    "start": {"type": "string"},
+                    "end": {"type": "string"},
+                    "exclude": {"type": "array", "items": {"type": "string"}, "maxItems": 128},
+                },
+                "additionalProperties": False,
+            },
+        ]
+    },
+)
+NAME: Final = Meta(
+    description="unique in the tenant", extra_json_schema={"minLength": 1, "maxLength": 255}
+)
+
+Duration = Annotated[str, DURATION]
+
+
+class TargetDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the callbacks go."""
+
+    url: Annotated[str, Meta(examples=["https://example.org/hooks/report"])]
+    method: str | None = None
+    headers: dict[str, str] | None = None
+    batch: int | None = None
+
+
+class MisfireDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What becomes of due times that were missed."""
+
+    policy: str | None = None
+    grace: Duration | None = None
+    window: Duration | None = None
+    max_missed: int | None = None
+
+
+class OverlapDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What becomes of a run that finds an earlier one unfinished."""
+
+    policy: str | None = None
+    max_concurrent: int | None = None
+
+
+class RetryDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How often and when a failed run is tried again."""
+
+    max_attempts: int | None = None
+    backoff: str | None = None
+    initial: Duration | None = None
+    max: Duration | None = None
+
+
+class DstDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What clock changes do to a schedule with explicit hours."""
+
+    gap: str | None = None
+    overlap: str | None = None
+
+
+class JobDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job as its user writes it. A field written as null is one that is not written."""
+
+    name: Annotated[str, NAME]
+    schedule: Annotated[Raw, SCHEDULE]
+    target: TargetDocument
+    timezone: str | None = None
+    payload: Annotated[Raw, Meta(description="any JSON, sent byte for byte")] = field(
+        default_factory=lambda: Raw(b"null")
+    )
+    misfire: MisfireDocument | None = None
+    overlap: OverlapDocument | None = None
+    retry: RetryDocument | None = None
+    timeout: Duration | None = None
+    jitter: Duration | None = None
+    priority: int | None = None
+    dst: DstDocument | None = None
+    idempotency_key: str | None = None
+    tags: dict[str, str] | None = None
+
+
+class JobAnswer(Struct, frozen=True, kw_only=True):
+    """A job as it is stored, with every default written out."""
+
+    job_id: UUID
+    name: str
+    state: JobState
+    schedule: Annotated[Raw, SCHEDULE]
+    timezone: str
+    target: TargetDocument
+    payload: Annotated[Raw, Meta(description="as it was written")]
+    misfire: MisfireDocument
+    overlap: OverlapDocument
+    retry: RetryDocument
+    timeout: Duration
+    jitter: Duration
+    priority: int
+    dst: DstDocument
+    idempotency_key: str
+    tags: dict[str, str]
+    version: int
+    created_at: datetime
+    updated_at: datetime
+    paused_at: datetime | None
+    next_run_at: datetime | None
+    too_late: Annotated[
+        tuple[str, ...], Meta(description="the armed runs that a change may not have reached")
+    ] = ()

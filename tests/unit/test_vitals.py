@@ -1,0 +1,52 @@
+import pytest
+
+from wheelsched.core.model import Lane, RunState, SkipReason
+from wheelsched.errors import LeaseLost, StoreTimeout
+from wheelsched.vitals import Vitals
+
+
+def test_every_label_is_there_from_the_beginning() -> None:
+    runs = Vitals().runs
+    assert runs.entered == dict.fromkeys(RunState, 0)
+    assert runs.skipped == dict.fromkeys(SkipReason, 0)
+    assert runs.queued == dict.fromkeys(Lane, 0)
+
+
+def test_two_shards_share_nothing() -> None:
+    one, other = Vitals(), Vitals()
+    one.runs.entered[RunState.ARMED] += 1
+    one.runs.lateness.observe(5)
+    one.store.arms.observe(1_000, 20)
+    one.dispatch.breakers["open"] += 1
+    assert other == Vitals()
+
+
+def test_a_batch_counts_its_rows_and_its_time() -> None:
+    arms = Vitals().store.arms
+    arms.observe(2_000, 1_000)
+    arms.observe(4_000, 500)
+    assert (arms.durations.count, arms.durations.sum_us, arms.rows) == (2, 6_000, 1_500)
+
+
+def test_errors_of_the_store_count_by_name() -> None:
+    store = Vitals().store
+    for error in (StoreTimeout(), LeaseLost(), StoreTimeout()):
+        store.count_error(error)
+    assert store.errors == {"StoreTimeout": 2, "LeaseLost": 1}
+
+
+def ready() -> Vitals:
+    vitals = Vitals()
+    vitals.store.is_schema_current = True
+    vitals.store.refreshed_at_us = 10
+    vitals.tenure.trusted_until_us = 1_000
+    return vitals
+
+
+def test_a_new_shard_lacks_everything() -> None:
+    assert Vitals().missing(0) == ["schema", "lease", "load"]
+
+
+@pytest.mark.parametrize(("now_us", "missing"), [(999, []), (1_000, ["lease"])])
+def test_a_shard_is_ready_while_it_trusts_its_lease(now_us: int, missing: list[str]) -> None:
+    assert ready().missing(now_us) == missing

@@ -1,0 +1,116 @@
+import json
+from typing import Annotated
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Meta, Raw, Struct
+
+from wheelsched.errors import InvalidField, InvalidJson
+from wheelsched.wire.strict import MAX_DEPTH, check_json, read_strictly
+
+
+class Inner(Struct, forbid_unknown_fields=True):
+    size: Annotated[int, Meta(ge=1)]
+    labels: dict[str, str] = {}
+
+
+class Outer(Struct, forbid_unknown_fields=True):
+    inner: Inner
+    more: list[Inner] = []
+    rest: Raw = msgspec.field(default_factory=lambda: Raw(b"null"))
+
+
+DECODER = msgspec.json.Decoder(Outer)
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "said"),
+    [
+        (b"", "", "no JSON"),
+        (b" \n", "", "no JSON"),
+        (b'{"a": 1', "", "line 1, column 8"),
+        (b'{"a": 1} 2', "", "extra data"),
+        (b'{"a": [1, {"b": 1, "b": 1}]}', "/a/1/b", "there twice"),
+        (b'{"a": {"b/c": NaN}}', "/a/b~1c", "NaN is no number"),
+        (b"[0, -Infinity]", "/1", "-Infinity is no number"),
+        (b'{"a": ' + b"9" * 5_000 + b"}", "/a", "5,000 digits"),
+        (rb'{"a": ["x\u0000y"]}', "/a/0", "u0000"),
+        (rb'{"a": {"x\u0000y": 1}}', "/a", "u0000"),
+        (rb'{"a": "\ud800"}', "/a", "surrogate"),
+        (b'{"a": "\xff"}', "", "not UTF-8: see byte 7"),
+        (b'{"a": "\x01"}', "", "control character"),
+        (nested(200_000), "", "deeper than the 64 levels"),
+        (nested(MAX_DEPTH + 2), "/0" * (MAX_DEPTH + 1), "deeper than the 64 levels"),
+    ],
+)
+def test_what_is_no_json_that_all_understand_alike(body: bytes, pointer: str, said: str) -> None:
+    with pytest.raises(InvalidJson, match=said) as caught:
+        check_json(body)
+    assert caught.value.pointer == pointer
+
+
+@pytest.mark.parametrize(
+    "body", [nested(MAX_DEPTH), rb'["\ud83d\ude00"]', rb'["\\u0000"]', b"[1e400]", b"9" * 1_000]
+)
+def test_what_looks_suspect_and_is_not(body: bytes) -> None:
+    check_json(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "said"),
+    [
+        (b"[]", "", "expected `object`, got `array`"),
+        (b"{}", "/inner", "required"),
+        (b'{"inner": {}}', "/inner/size", "required"),
+        (b'{"inner": {"size": 1, "a/b": 2}}', "/inner/a~1b", "no field 'a/b'"),
+        (b'{"inner": {"size": "1"}}', "/inner/size", "expected `int`"),
+        (b'{"inner": {"size": 0}}', "/inner/size", ">= 1"),
+        (b'{"inner": {"size": 1}, "more": [{"size": 1}, {"size": []}]}', "/more/1/size", "array"),
+        (b'{"inner": {"size": 1, "labels": {"a": "b", "c~d": 2}}}', "/inner/labels/c~0d", "str"),
+    ],
+)
+def test_a_field_of_another_type_is_pointed_at(body: bytes, pointer: str, said: str) -> None:
+    with pytest.raises(InvalidField) as caught:
+        read_strictly(body, DECODER)
+    assert caught.value.pointer == pointer
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"%s": NaN}' % (b"x" * 10_000),
+        b'{"inner": {"size": 1}, "%s": 1}' % (b"x" * 10_000),
+        b'{"inner": {"size": 1}, "%s": 1}' % (b" - at `$.inner" * 1_000),
+    ],
+)
+def test_a_long_name_is_cut_in_what_is_said_of_it(body: bytes) -> None:
+    with pytest.raises(InvalidField) as caught:
+        read_strictly(body, DECODER)
+    assert len(caught.value.pointer) <= 500
+    assert len(str(caught.value)) <= 500
+
+
+def test_what_is_raw_stays_byte_for_byte() -> None:
+    read = read_strictly(b'{"inner": {"size": 1}, "rest": {"a" : 1.50 }}', DECODER)
+    assert bytes(read.rest) == b'{"a" : 1.50 }'
+
+
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text("ab/~\\u"),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text("ab\\u0"), inner),
+    )
+)
+def test_every_other_json_passes(value: object) -> None:
+    assert check_json(json.dumps(value).encode()) == json.loads(json.dumps(value))
