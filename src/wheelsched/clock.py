@@ -1,21 +1,24 @@
-"""The system's clock: the only module of wheelsched that reads the time of the machine.
+"""The clocks: the only module of wheelsched that reads the time of the machine.
 
-Invariant: this clock never goes back, and on Linux it counts suspended time too, so that a
-machine that slept knows how late it is. The wall clock is not read, here or anywhere.
+Invariant: the system's clock never goes back, and on Linux it counts suspended time too, so that
+a machine that slept knows how late it is. The database's clock, on top of it, goes back only at
+a step, which is reported. No decision of a shard reads the wall clock; a worker asks it one thing,
+how old a signed request is.
 """
 
 import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from wheelsched.alarm import CallAtAlarm, TimerfdAlarm
+from wheelsched.core.offset import NS_PER_US, STEP_NS, ClockSample, OffsetEstimate, Slew
 
 if TYPE_CHECKING:
-    from wheelsched.ports import Alarm
+    from wheelsched.ports import Alarm, Clock
 
 _now_ns: Callable[[], int]
 if sys.platform == "linux":
@@ -33,6 +36,11 @@ class SystemClock:
     """
 
     now_ns = staticmethod(_now_ns)
+
+    @staticmethod
+    def wall_us() -> int:
+        """The time of day, in microseconds since 1970: it may jump, and may be wrong."""
+        return time.time_ns() // 1_000
 
     def __init__(self, *, spin_us: int = 0, timerfd: bool = True) -> None:
         if not 0 <= spin_us <= 1_000:
@@ -57,3 +65,126 @@ class SystemClock:
             left_ns = when_ns - self.now_ns()
             if left_ns <= 0:
                 return
+
+
+async def take_sample(clock: "Clock", read_clock: Callable[[], Awaitable[int]]) -> ClockSample:
+    """Read the database's clock once, between two looks at the process's own."""
+    sent_ns = clock.now_ns()
+    database_us = await read_clock()
+    return ClockSample(sent_ns=sent_ns, database_us=database_us, received_ns=clock.now_ns())
+
+
+class DatabaseClock:
+    """Unix time by the database's clock, between its readings counted by another clock.
+
+    It is a `Clock` that goes back only at a step: when `add_sample` says so, whatever was planned
+    by `now_ns` is planned anew, which its own alarms do by themselves. Smaller corrections are
+    spread over time, and the error says how far off the time may be meanwhile.
+
+    ```python
+    clock = DatabaseClock(inner, await take_sample(inner, leases.read_clock))
+    has_stepped = clock.add_sample(await take_sample(inner, leases.read_clock))
+    ```
+    """
+
+    def __init__(self, inner: "Clock", sample: ClockSample) -> None:
+        self._inner = inner
+        self._inner_now_ns = inner.now_ns
+        self._estimate = OffsetEstimate(best=sample)
+        self._alarms: dict[DatabaseAlarm, None] = {}  # in the order in which they were made
+        self._follow(Slew.level(sample.offset_ns))
+
+    def now_ns(self) -> int:
+        """Unix time in nanoseconds by the database's clock, within `error_us`."""
+        inner_ns = self._inner_now_ns()
+        if inner_ns >= self._level_from_ns:
+            return inner_ns + self._level_offset_ns
+        return inner_ns + self._slew.offset_at(inner_ns)
+
+    def now_us(self) -> int:
+        return self.now_ns() // NS_PER_US
+
+    @property
+    def offset_us(self) -> int:
+        """The time by this clock minus that by the inner one."""
+        return self._slew.offset_at(self._inner_now_ns()) // NS_PER_US
+
+    @property
+    def error_us(self) -> int:
+        """How far the database's clock may be from this one, rounded up."""
+        inner_ns = self._inner_now_ns()
+        error_ns = self._estimate.best.error_ns(inner_ns) + self._slew.left_ns(inner_ns)
+        return -(-error_ns // NS_PER_US)
+
+    def add_sample(self, sample: ClockSample) -> bool:
+        """Take a reading into account, and return whether the time has stepped.
+
+        The instants of the sample are those of the inner clock.
+        """
+        self._estimate = self._estimate.after(sample)
+        inner_ns = self._inner_now_ns()
+        offset_ns = self._estimate.best.offset_ns
+        has_stepped = abs(offset_ns - self._slew.offset_at(inner_ns)) > STEP_NS
+        if has_stepped:
+            self._follow(Slew.level(offset_ns))
+        elif offset_ns != self._slew.offset_ns:
+            self._follow(self._slew.toward(offset_ns, inner_ns))
+        return has_stepped
+
+    def alarm(self, ring: Callable[[], object]) -> "DatabaseAlarm":
+        alarm = DatabaseAlarm(self, self._inner, ring)
+        self._alarms[alarm] = None
+        return alarm
+
+    async def sleep(self, delay_ns: int) -> None:
+        """Return when `delay_ns` have passed by the inner clock: a step makes no sleep longer."""
+        await self._inner.sleep(delay_ns)
+
+    def inner_ns(self, when_ns: int) -> int:
+        """The instant of the inner clock at which it is `when_ns` by this one, as planned now."""
+        return self._slew.instant_of(when_ns)
+
+    def forget_alarm(self, alarm: "DatabaseAlarm") -> None:
+        self._alarms.pop(alarm, None)
+
+    def _follow(self, slew: Slew) -> None:
+        self._slew = slew
+        # Beside the slew, because `now_ns` is asked for more often than anything else.
+        self._level_offset_ns = slew.offset_ns
+        self._level_from_ns = slew.until_ns
+        for alarm in self._alarms:
+            alarm.plan()
+
+
+class DatabaseAlarm:
+    """An `Alarm` of a `DatabaseClock`: an inner one, planned anew whenever the offset changes."""
+
+    def __init__(self, clock: DatabaseClock, inner: "Clock", ring: Callable[[], object]) -> None:
+        self._clock = clock
+        self._ring = ring
+        self._when_ns = 0
+        self._is_set = False
+        self._alarm = inner.alarm(self._wake)
+
+    def set(self, when_ns: int) -> None:
+        self._when_ns = when_ns
+        self._is_set = True
+        self.plan()
+
+    def close(self) -> None:
+        self._is_set = False
+        self._clock.forget_alarm(self)
+        self._alarm.close()
+
+    def plan(self) -> None:
+        """Set the inner alarm by the offset as it is now."""
+        if self._is_set:
+            self._alarm.set(self._clock.inner_ns(self._when_ns))
+
+    def _wake(self) -> None:
+        # An inner clock may count coarser than it rings: what comes early waits again.
+        if self._clock.now_ns() < self._when_ns:
+            self.plan()
+            return
+        self._is_set = False
+        self._ring()

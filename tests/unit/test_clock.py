@@ -20,6 +20,12 @@ def test_suspended_time_counts() -> None:
     assert before_ns <= now_ns <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
+def test_the_time_of_day_is_the_machine_s() -> None:
+    before_us = time.time_ns() // 1_000
+    wall_us = SystemClock().wall_us()
+    assert before_us <= wall_us <= time.time_ns() // 1_000
+
+
 @pytest.mark.parametrize("delay_ns", [0, 1, 300_000, 1_700_000])
 async def test_a_sleep_is_never_short(delay_ns: int) -> None:
     clock = SystemClock()
