@@ -1,10 +1,12 @@
 """One world for every contract test, twice: on memory and on Postgres."""
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
+from typing import Self
 from uuid import UUID, uuid4
 
+import msgspec
 import pytest
 from msgspec import Raw
 from tests.postgres import Connect
@@ -15,20 +17,26 @@ from wheelsched.core.partition import partition_of
 from wheelsched.core.spec import Spec
 from wheelsched.core.token import first_token
 from wheelsched.ports import (
+    Caller,
     Claim,
     ClaimedRun,
+    DeadFilter,
     Hint,
     HintSource,
     Lease,
+    Mark,
     Registration,
     Settled,
     Stores,
+    Tenant,
 )
 from wheelsched.store.database import Database
 from wheelsched.store.hints import PostgresHints
 from wheelsched.store.postgres import PostgresStore
 from wheelsched.testing import MemoryStore
 
+Audited = tuple[UUID, str, str, str, dict[str, object]]
+ReadAudit = Callable[[], Awaitable[list[Audited]]]
 Listen = Callable[[Callable[[Hint], None]], Awaitable[HintSource]]
 ALL = range(256)
 TTL_US = 5_000_000
@@ -38,13 +46,14 @@ MINUTE_US = 60_000_000
 class World:
     """A store as its shard and as its API see it, and the words that the tests are told in."""
 
-    def __init__(
-        self, shard: Stores, api: Stores, listen: Listen, tenant_id: UUID, other_id: UUID
-    ) -> None:
+    def __init__(self, shard: Stores, api: Stores, listen: Listen, audit: ReadAudit) -> None:
         self.listen = listen
+        self.audit = audit
         self.leases, self.timers, self.runs = shard.leases, shard.timers, shard.runs
-        self.jobs, self.history = api.jobs, api.history
-        self.tenant_id, self.other_id = tenant_id, other_id
+        self.jobs, self.history, self.tenants = api.jobs, api.history, api.tenants
+        self.idempotency = api.idempotency
+        self.shard_tenants = shard.tenants
+        self.caller, self.other = Caller(uuid4(), "somebody"), Caller(uuid4(), "another")
         self.now_us = time.time_ns() // 1_000_000 * 1_000
         self._token = first_token(1)
 
@@ -52,10 +61,24 @@ class World:
         self._token += 1
         return self._token
 
+    async def settle_in(self) -> Self:
+        """Makes the tenants."""
+        for name, caller in (("one", self.caller), ("other", self.other)):
+            await self.tenants.create("operator", self.tenant(name, tenant_id=caller.tenant_id))
+        return self
+
+    def tenant(self, name: str, **changes: object) -> Tenant:
+        fields: dict[str, object] = {
+            "tenant_id": uuid4(),
+            "name": name,
+            "created_at_us": self.now_us,
+        }
+        return Tenant(**(fields | changes))  # type: ignore[arg-type]
+
     def job(self, name: str = "report", **changes: object) -> Job:
         fields: dict[str, object] = {
             "job_id": uuid4(),
-            "tenant_id": self.tenant_id,
+            "tenant_id": self.caller.tenant_id,
             "name": name,
             "schedule": Raw(b'"* * * * *"'),
             "spec": Spec(kind="cron", expression="* * * * *", timezone="Europe/London"),
@@ -70,7 +93,7 @@ class World:
 
     async def register(self, due_us: int | None, name: str = "report") -> Job:
         job = self.job(name)
-        assert await self.jobs.register(self.tenant_id, [Registration(job, due_us)]) == set()
+        assert await self.jobs.register(self.caller, [Registration(job, due_us)]) == set()
         return job
 
     async def own_all(self) -> Lease:
@@ -95,18 +118,25 @@ class World:
         assert await self.timers.arm(lease, [claim]) == set()
         return RunKey(job.job_id, due_us), claim.runs[0].token
 
+    def marks(self, partitions: Iterable[int], live_since_us: int) -> dict[int, Mark]:
+        return {partition: Mark(live_since_us, self.token()) for partition in partitions}
+
     async def due(self, job: Job) -> int | None:
         """The due time of a job's timer."""
         horizon = await self.timers.load([partition_of(job.job_id)], self.now_us + 10**15)
         found = [due_us for job_id, due_us, _ in horizon if job_id == job.job_id]
         return found[0] if found else None
 
+    async def list_dead(self, limit: int = 9, after: RunKey | None = None) -> list[RunKey]:
+        found = await self.history.list_dead(self.caller, DeadFilter(), limit, after)
+        return [run.key for run in found]
+
     async def state(self, key: RunKey) -> RunState:
-        run, _ = await self.history.get_run(self.tenant_id, key)
+        run, _ = await self.history.get_run(self.caller, key)
         return run.state
 
     async def job_state(self, job: Job) -> JobState:
-        return (await self.jobs.get(self.tenant_id, job.job_id)).state
+        return (await self.jobs.get(self.caller, job.job_id)).state
 
     def settled(self, key: RunKey, token: int, state: RunState, **changes: object) -> Settled:
         fields: dict[str, object] = {
@@ -121,24 +151,35 @@ class World:
 
 
 @pytest.fixture
-def memory_world() -> World:
+async def memory_world() -> World:
     store = MemoryStore(lambda: time.time_ns() // 1_000)
-    return World(store, store, store.listen, uuid4(), uuid4())
+
+    async def audit() -> list[Audited]:
+        return [
+            (row.tenant_id, row.actor, row.entry.verb, row.entry.subject, row.entry.detail)
+            for row in store._tables.audit
+        ]
+
+    return await World(store, store, store.listen, audit).settle_in()
 
 
 @pytest.fixture
 async def postgres_world(database: str, connect: Connect) -> AsyncIterator[World]:
-    tenant_id, other_id = uuid4(), uuid4()
     owner = await connect(database)
-    for name, identity in (("one", tenant_id), ("other", other_id)):
-        await owner.execute("INSERT INTO tenants (tenant_id, name) VALUES ($1, $2)", identity, name)
+
+    async def audit() -> list[Audited]:
+        rows = await owner.fetch(
+            "SELECT tenant_id, actor, verb, subject, detail FROM audit ORDER BY audit_id"
+        )
+        return [(*row[:4], msgspec.json.decode(row["detail"])) for row in rows]
+
     as_shard = StoreConfig(url=database, role="shard")
     async with (
         await Database.open(as_shard) as shard,
         await Database.open(StoreConfig(url=database, role="api")) as api,
     ):
         listen = partial(PostgresHints.open, as_shard)
-        yield World(PostgresStore(shard), PostgresStore(api), listen, tenant_id, other_id)
+        yield await World(PostgresStore(shard), PostgresStore(api), listen, audit).settle_in()
 
 
 @pytest.fixture(params=["memory_world", "postgres_world"])

@@ -3,9 +3,9 @@
 import pytest
 from tests.contract.conftest import ALL, MINUTE_US, World
 
-from wheelsched.core.model import Job, RunKey, RunState, Trigger, requested_due_us
+from wheelsched.core.model import Job, Lane, RunKey, RunState, Trigger, requested_due_us
 from wheelsched.errors import RunNotFound, RunNotLive
-from wheelsched.ports import ClaimedRetry, Lease, RequestedRun, Retry
+from wheelsched.ports import ClaimedRetry, DeadFilter, Lease, RequestedRun, Retry
 
 
 async def die(world: World, lease: Lease, job: Job, due_us: int) -> RunKey:
@@ -18,8 +18,8 @@ async def test_runs_are_listed_latest_first_in_pages(world: World) -> None:
     job = await world.register(world.now_us)
     lease = await world.own_all()
     keys = [(await world.arm(lease, job, world.now_us + n * MINUTE_US))[0] for n in range(5)]
-    first = await world.history.list_runs(world.tenant_id, job.job_id, 3)
-    rest = await world.history.list_runs(world.tenant_id, job.job_id, 3, first[-1].due_us)
+    first = await world.history.list_runs(world.caller, job.job_id, 3)
+    rest = await world.history.list_runs(world.caller, job.job_id, 3, first[-1].due_us)
     assert [run.key for run in [*first, *rest]] == keys[::-1]
 
 
@@ -27,10 +27,10 @@ async def test_a_run_that_is_not_there(world: World) -> None:
     job = await world.register(world.now_us)
     key = RunKey(job.job_id, world.now_us)
     with pytest.raises(RunNotFound):
-        await world.history.get_run(world.tenant_id, key)
+        await world.history.get_run(world.caller, key)
     with pytest.raises(RunNotFound):
-        await world.history.cancel(world.tenant_id, key)
-    assert await world.history.retry(world.tenant_id, [key]) == {key}
+        await world.history.cancel(world.caller, key)
+    assert await world.history.retry(world.caller, [key]) == {key}
 
 
 async def test_a_requested_run_waits_for_its_shard_and_uses_up_no_due_time(world: World) -> None:
@@ -38,17 +38,18 @@ async def test_a_requested_run_waits_for_its_shard_and_uses_up_no_due_time(world
     lease = await world.own_all()
     key = RunKey(job.job_id, requested_due_us(world.now_us))
     requested = RequestedRun(key=key, trigger=Trigger.MANUAL)
-    assert await world.history.request(world.tenant_id, [requested]) == set()
-    assert await world.history.request(world.tenant_id, [requested]) == {key}
+    assert await world.history.request(world.caller, [requested]) == set()
+    assert await world.history.request(world.caller, [requested]) == {key}
     assert (await world.timers.load(ALL, key.due_us)).retries == (Retry(key, key.due_us),)
-    run, _ = await world.history.get_run(world.tenant_id, key)
+    run, _ = await world.history.get_run(world.caller, key)
     assert (run.state, run.trigger, run.attempt) == (RunState.RETRYING, Trigger.MANUAL, 0)
+    assert run.lane is Lane.ON_TIME
     assert await world.due(job) == world.now_us
 
     claimed = ClaimedRetry(key, key.due_us, world.token())
-    assert await world.timers.arm_retries(lease, [claimed]) == set()
+    assert [run.key for run in await world.timers.arm_retries(lease, [claimed])] == [key]
     await world.runs.settle([world.settled(key, claimed.token, RunState.SUCCEEDED)])
-    run, attempts = await world.history.get_run(world.tenant_id, key)
+    run, attempts = await world.history.get_run(world.caller, key)
     assert (run.state, run.attempt, attempts) == (RunState.SUCCEEDED, 1, [])
     assert await world.runs.list_unfinished(lease, ALL, 10) == []
 
@@ -58,9 +59,10 @@ async def test_a_backfill_remembers_what_it_stands_for(world: World) -> None:
     hole_us = world.now_us - 60 * MINUTE_US
     key = RunKey(job.job_id, requested_due_us(world.now_us, 3))
     requested = RequestedRun(key=key, trigger=Trigger.BACKFILL, backfill_of_us=hole_us)
-    await world.history.request(world.tenant_id, [requested])
-    run, _ = await world.history.get_run(world.tenant_id, key)
+    await world.history.request(world.caller, [requested])
+    run, _ = await world.history.get_run(world.caller, key)
     assert (run.trigger, run.scheduled_us) == (Trigger.BACKFILL, hole_us)
+    assert run.lane is Lane.LATE
 
 
 async def test_nobody_requests_runs_of_anothers_job(world: World) -> None:
@@ -68,7 +70,7 @@ async def test_nobody_requests_runs_of_anothers_job(world: World) -> None:
     requested = RequestedRun(
         key=RunKey(job.job_id, requested_due_us(world.now_us)), trigger=Trigger.MANUAL
     )
-    assert await world.history.request(world.other_id, [requested]) == {requested.key}
+    assert await world.history.request(world.other, [requested]) == {requested.key}
 
 
 async def test_cancelling_says_whether_it_was_in_time(world: World) -> None:
@@ -76,9 +78,9 @@ async def test_cancelling_says_whether_it_was_in_time(world: World) -> None:
     lease = await world.own_all()
     sent, token = await world.arm(lease, job, world.now_us)
     early, _ = await world.arm(lease, job, world.now_us + MINUTE_US)
-    assert await world.history.cancel(world.tenant_id, early) is True
-    assert await world.history.cancel(world.tenant_id, sent) is False
-    assert await world.history.cancel(world.tenant_id, sent) is False
+    assert await world.history.cancel(world.caller, early) is True
+    assert await world.history.cancel(world.caller, sent) is False
+    assert await world.history.cancel(world.caller, sent) is False
     assert await world.runs.settle([world.settled(sent, token, RunState.SUCCEEDED)]) == set()
     assert await world.state(sent) is RunState.CANCELLED
 
@@ -88,7 +90,7 @@ async def test_a_run_that_has_ended_cannot_be_cancelled(world: World) -> None:
     lease = await world.own_all()
     key = await die(world, lease, job, world.now_us)
     with pytest.raises(RunNotLive):
-        await world.history.cancel(world.tenant_id, key)
+        await world.history.cancel(world.caller, key)
 
 
 async def test_a_waiting_run_is_cancelled_in_time(world: World) -> None:
@@ -98,37 +100,64 @@ async def test_a_waiting_run_is_cancelled_in_time(world: World) -> None:
     await world.runs.settle(
         [world.settled(key, token, RunState.RETRYING, retry_at_us=world.now_us)]
     )
-    assert await world.history.cancel(world.tenant_id, key) is True
+    assert await world.history.cancel(world.caller, key) is True
     assert (await world.timers.load(ALL, world.now_us)).retries == ()
     claimed = ClaimedRetry(key, world.now_us, world.token())
-    assert await world.timers.arm_retries(lease, [claimed]) == {key}
+    assert await world.timers.arm_retries(lease, [claimed]) == []
 
 
 async def test_the_dead_are_listed_and_leave_the_list_when_retried(world: World) -> None:
     job = await world.register(world.now_us)
     lease = await world.own_all()
     keys = [await die(world, lease, job, world.now_us + n * MINUTE_US) for n in range(3)]
-    assert await world.history.list_dead(world.tenant_id, 2) == keys[:2]
-    assert await world.history.list_dead(world.tenant_id, 2, keys[1]) == keys[2:]
-    assert await world.history.list_dead(world.other_id, 2) == []
-    assert await world.history.retry(world.tenant_id, keys[:1]) == set()
-    assert await world.history.retry(world.tenant_id, keys[:1]) == set(keys[:1])
-    assert await world.history.list_dead(world.tenant_id, 9) == keys[1:]
+    assert await world.list_dead(2) == keys[:2]
+    assert await world.list_dead(2, keys[1]) == keys[2:]
+    assert await world.history.list_dead(world.other, DeadFilter(), 2) == []
+    assert await world.history.retry(world.caller, keys[:1]) == set()
+    assert await world.history.retry(world.caller, keys[:1]) == set(keys[:1])
+    assert await world.list_dead() == keys[1:]
+
+
+async def test_the_dead_are_filtered_by_job_and_time(world: World) -> None:
+    job, other = await world.register(world.now_us), await world.register(world.now_us, "other")
+    lease = await world.own_all()
+    keys = [await die(world, lease, job, world.now_us + n * MINUTE_US) for n in range(3)]
+    theirs = await die(world, lease, other, world.now_us)
+
+    async def dead(**wanted: object) -> list[RunKey]:
+        found = await world.history.list_dead(world.caller, DeadFilter(**wanted), 9)  # type: ignore[arg-type]
+        return [run.key for run in found]
+
+    assert await dead(job_id=other.job_id) == [theirs]
+    assert await dead(since_us=keys[1].due_us) == keys[1:]
+    assert await dead(job_id=job.job_id, until_us=keys[1].due_us) == keys[:1]
+    assert await dead(since_us=keys[2].due_us + 1) == []
+
+
+async def test_retried_runs_are_spread_when_that_is_asked_for(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    keys = [await die(world, lease, job, world.now_us + n * MINUTE_US) for n in range(3)]
+    await world.history.retry(world.caller, keys, delay_us=10 * MINUTE_US, spacing_us=MINUTE_US)
+    horizon = await world.timers.load(ALL, world.now_us + 60 * MINUTE_US)
+    waits_us = {retry.key: retry.retry_at_us - world.now_us for retry in horizon.retries}
+    assert [waits_us[key] // MINUTE_US for key in keys] == [10, 11, 12]
 
 
 async def test_a_retried_run_counts_its_attempts_from_there(world: World) -> None:
     job = await world.register(world.now_us)
     lease = await world.own_all()
     key = await die(world, lease, job, world.now_us)
-    await world.history.retry(world.tenant_id, [key])
-    run, _ = await world.history.get_run(world.tenant_id, key)
+    await world.history.retry(world.caller, [key])
+    run, _ = await world.history.get_run(world.caller, key)
     assert (run.state, run.attempt, run.attempts_before) == (RunState.RETRYING, 1, 1)
+    assert run.lane is Lane.LATE
     assert run.finished_at_us is None
     assert run.retry_at_us is not None
     claimed = ClaimedRetry(key, run.retry_at_us, world.token())
-    assert await world.timers.arm_retries(lease, [claimed]) == set()
+    assert [run.key for run in await world.timers.arm_retries(lease, [claimed])] == [key]
     await world.runs.settle([world.settled(key, claimed.token, RunState.SUCCEEDED)])
-    run, _ = await world.history.get_run(world.tenant_id, key)
+    run, _ = await world.history.get_run(world.caller, key)
     assert (run.state, run.attempt, run.counted_attempt) == (RunState.SUCCEEDED, 2, 1)
 
 
@@ -137,9 +166,9 @@ async def test_a_cancelled_run_that_is_retried_is_swept_until_it_ends(world: Wor
     job = await world.register(due_us)
     lease = await world.own_all()
     key, _ = await world.arm(lease, job, due_us)
-    await world.history.cancel(world.tenant_id, key)
-    await world.history.retry(world.tenant_id, [key])
-    run, _ = await world.history.get_run(world.tenant_id, key)
+    await world.history.cancel(world.caller, key)
+    await world.history.retry(world.caller, [key])
+    run, _ = await world.history.get_run(world.caller, key)
     assert run.retry_at_us is not None
     claimed = ClaimedRetry(key, run.retry_at_us, world.token())
     await world.timers.arm_retries(lease, [claimed])
@@ -151,9 +180,9 @@ async def test_a_cancelled_run_that_is_retried_is_swept_until_it_ends(world: Wor
 async def test_heartbeats_carry_the_token(world: World) -> None:
     job = await world.register(world.now_us)
     key, token = await world.arm(await world.own_all(), job, world.now_us)
-    assert await world.history.heartbeat(world.tenant_id, key, token)
-    assert not await world.history.heartbeat(world.tenant_id, key, token - 1)
+    assert await world.history.heartbeat(world.caller, key, token)
+    assert not await world.history.heartbeat(world.caller, key, token - 1)
     (checked,) = await world.runs.recheck([key])
     assert checked.heartbeat_at_us is not None
     await world.runs.settle([world.settled(key, token, RunState.SUCCEEDED)])
-    assert not await world.history.heartbeat(world.tenant_id, key, token)
+    assert not await world.history.heartbeat(world.caller, key, token)

@@ -7,23 +7,23 @@ from msgspec import Raw
 from msgspec.structs import replace
 from tests.contract.conftest import ALL, MINUTE_US, World
 
-from wheelsched.core.model import JobState, RunKey, RunState, SkipReason
-from wheelsched.errors import JobChanged, JobNameTaken, JobNotFound, JobNotPausable
-from wheelsched.ports import ClaimedRetry, JobFilter, Registration
+from wheelsched.core.model import JobState, RunKey, RunState, SkipReason, Trigger
+from wheelsched.errors import JobChanged, JobNameTaken, JobNotFound, JobNotPausable, TenantNotFound
+from wheelsched.ports import Caller, ClaimedRetry, JobFilter, Registration, RequestedRun
 
 HALF_SECOND_US = 500_000
 
 
 async def test_a_job_comes_back_as_it_was_written(world: World) -> None:
     job = await world.register(world.now_us)
-    assert await world.jobs.get(world.tenant_id, job.job_id) == job
+    assert await world.jobs.get(world.caller, job.job_id) == job
     assert bytes(job.payload) == b'{ "as":\t"written" }'
 
 
 async def test_a_payload_is_kept_byte_for_byte(world: World) -> None:
     written = b'{"b": 1e400, "a": "\\u0000", "a": 1.10}'
     job = world.job(payload=Raw(written))
-    await world.jobs.register(world.tenant_id, [Registration(job, world.now_us)])
+    await world.jobs.register(world.caller, [Registration(job, world.now_us)])
     (read,) = await world.timers.read_jobs([job.job_id])
     assert bytes(read.payload) == written
 
@@ -31,9 +31,7 @@ async def test_a_payload_is_kept_byte_for_byte(world: World) -> None:
 async def test_registering_again_changes_nothing(world: World) -> None:
     job = world.job()
     for _ in range(2):
-        assert (
-            await world.jobs.register(world.tenant_id, [Registration(job, world.now_us)]) == set()
-        )
+        assert await world.jobs.register(world.caller, [Registration(job, world.now_us)]) == set()
     assert len(await world.timers.load(ALL, world.now_us)) == 1
 
 
@@ -41,25 +39,25 @@ async def test_names_are_unique_within_a_tenant(world: World) -> None:
     await world.register(world.now_us, "taken")
     second, third = world.job("taken"), world.job("free")
     refused = await world.jobs.register(
-        world.tenant_id, [Registration(second, world.now_us), Registration(third, world.now_us)]
+        world.caller, [Registration(second, world.now_us), Registration(third, world.now_us)]
     )
     assert refused == {second.job_id}
-    other = world.job("taken", tenant_id=world.other_id)
-    assert await world.jobs.register(world.other_id, [Registration(other, world.now_us)]) == set()
+    other = world.job("taken", tenant_id=world.other.tenant_id)
+    assert await world.jobs.register(world.other, [Registration(other, world.now_us)]) == set()
 
 
 async def test_one_batch_cannot_take_a_name_twice(world: World) -> None:
     twins = [world.job("twin"), world.job("twin")]
     refused = await world.jobs.register(
-        world.tenant_id, [Registration(job, world.now_us) for job in twins]
+        world.caller, [Registration(job, world.now_us) for job in twins]
     )
     assert refused == {twins[1].job_id}
 
 
 async def test_thousands_at_once(world: World) -> None:
-    jobs = [Registration(world.job(f"job {n}"), world.now_us + n * 1_000) for n in range(3_000)]
-    assert await world.jobs.register(world.tenant_id, jobs) == set()
-    horizon = await world.timers.load(ALL, world.now_us + 2_999_000)
+    jobs = [Registration(world.job(f"job {n}"), world.now_us + n * 1_000) for n in range(10_000)]
+    assert await world.jobs.register(world.caller, jobs) == set()
+    horizon = await world.timers.load(ALL, world.now_us + 9_999_000)
     assert {job_id for job_id, _, _ in horizon} == {entry.job.job_id for entry in jobs}
 
 
@@ -68,20 +66,20 @@ async def test_a_job_without_a_future_is_finished(world: World) -> None:
     assert await world.job_state(job) is JobState.FINISHED
     assert await world.due(job) is None
     with pytest.raises(JobNotPausable):
-        await world.jobs.pause(world.tenant_id, job.job_id)
+        await world.jobs.pause(world.caller, job.job_id)
     with pytest.raises(JobNotPausable):
-        await world.jobs.resume(world.tenant_id, job.job_id, world.now_us)
+        await world.jobs.resume(world.caller, job.job_id, world.now_us)
 
 
 async def test_lists_by_name_in_pages_and_by_filter(world: World) -> None:
     for name in ("c", "a", "b"):
         await world.register(world.now_us, name)
     paused = world.job("d", tags={"team": "b", "tier": "1"})
-    await world.jobs.register(world.tenant_id, [Registration(paused, world.now_us)])
-    await world.jobs.pause(world.tenant_id, paused.job_id)
+    await world.jobs.register(world.caller, [Registration(paused, world.now_us)])
+    await world.jobs.pause(world.caller, paused.job_id)
 
     async def names(wanted: JobFilter, limit: int = 9, after: str = "") -> list[str]:
-        found = await world.jobs.list_jobs(world.tenant_id, wanted, limit, after)
+        found = await world.jobs.list_jobs(world.caller, wanted, limit, after)
         return [job.name for job in found]
 
     assert await names(JobFilter(), 3) == ["a", "b", "c"]
@@ -96,27 +94,27 @@ async def test_no_tenant_sees_or_touches_anothers(world: World) -> None:
     job = await world.register(world.now_us)
     key, token = await world.arm(await world.own_all(), job, world.now_us)
     with pytest.raises(JobNotFound):
-        await world.jobs.get(world.other_id, job.job_id)
+        await world.jobs.get(world.other, job.job_id)
     with pytest.raises(JobNotFound):
-        await world.jobs.pause(world.other_id, job.job_id)
+        await world.jobs.pause(world.other, job.job_id)
     with pytest.raises(JobNotFound):
-        await world.jobs.delete(world.other_id, job.job_id)
+        await world.jobs.delete(world.other, job.job_id)
     changed = replace(job, version=2)
     with pytest.raises(JobNotFound):
-        await world.jobs.edit(world.other_id, changed, None, is_rescheduled=True)
-    assert await world.jobs.list_jobs(world.other_id, JobFilter(), 10) == []
-    assert await world.history.list_runs(world.other_id, job.job_id, 10) == []
-    assert not await world.history.heartbeat(world.other_id, key, token)
-    assert await world.history.retry(world.other_id, [key]) == {key}
+        await world.jobs.edit(world.other, changed, None, is_rescheduled=True)
+    assert await world.jobs.list_jobs(world.other, JobFilter(), 10) == []
+    assert await world.history.list_runs(world.other, job.job_id, 10) == []
+    assert not await world.history.heartbeat(world.other, key, token)
+    assert await world.history.retry(world.other, [key]) == {key}
 
 
 async def test_an_edit_needs_the_version_before(world: World) -> None:
     job = await world.register(world.now_us)
     changed = replace(job, version=2, payload=Raw(b"2"))
-    await world.jobs.edit(world.tenant_id, changed, None, is_rescheduled=False)
+    await world.jobs.edit(world.caller, changed, None, is_rescheduled=False)
     with pytest.raises(JobChanged):
-        await world.jobs.edit(world.tenant_id, changed, None, is_rescheduled=False)
-    assert await world.jobs.get(world.tenant_id, job.job_id) == changed
+        await world.jobs.edit(world.caller, changed, None, is_rescheduled=False)
+    assert await world.jobs.get(world.caller, job.job_id) == changed
 
 
 async def test_an_edit_cannot_take_a_name(world: World) -> None:
@@ -124,12 +122,12 @@ async def test_an_edit_cannot_take_a_name(world: World) -> None:
     job = await world.register(world.now_us, "mine")
     with pytest.raises(JobNameTaken):
         await world.jobs.edit(
-            world.tenant_id, replace(job, version=2, name="taken"), None, is_rescheduled=False
+            world.caller, replace(job, version=2, name="taken"), None, is_rescheduled=False
         )
     renamed = replace(job, version=2, name="new")
-    await world.jobs.edit(world.tenant_id, renamed, None, is_rescheduled=False)
+    await world.jobs.edit(world.caller, renamed, None, is_rescheduled=False)
     assert (
-        await world.jobs.register(world.tenant_id, [Registration(world.job("mine"), world.now_us)])
+        await world.jobs.register(world.caller, [Registration(world.job("mine"), world.now_us)])
         == set()
     )
 
@@ -142,10 +140,10 @@ async def test_an_edit_of_the_payload_keeps_what_is_armed_and_shows_its_version(
     lease = await world.own_all()
     key, _ = await world.arm(lease, job, due_us)
     changed = replace(job, version=2, payload=Raw(b"2"))
-    done = await world.jobs.edit(world.tenant_id, changed, None, is_rescheduled=False)
+    done = await world.jobs.edit(world.caller, changed, None, is_rescheduled=False)
     assert done.too_late == ()
     (checked,) = await world.runs.recheck([key])
-    assert (checked.state, checked.version) == (RunState.ARMED, 2)
+    assert (checked.run.state, checked.version) == (RunState.ARMED, 2)
     old = world.claim(job, due_us + MINUTE_US)
     assert await world.timers.arm(lease, [old]) == {RunKey(job.job_id, due_us + MINUTE_US)}
     assert await world.timers.arm(lease, [world.claim(changed, due_us + MINUTE_US)]) == set()
@@ -156,9 +154,9 @@ async def test_a_new_schedule_withdraws_what_is_armed(world: World) -> None:
     job = await world.register(due_us)
     key, token = await world.arm(await world.own_all(), job, due_us)
     changed = replace(job, version=2)
-    done = await world.jobs.edit(world.tenant_id, changed, due_us + 7_000, is_rescheduled=True)
+    done = await world.jobs.edit(world.caller, changed, due_us + 7_000, is_rescheduled=True)
     assert done.too_late == ()
-    run, _ = await world.history.get_run(world.tenant_id, key)
+    run, _ = await world.history.get_run(world.caller, key)
     assert (run.state, run.skip_reason) == (RunState.SKIPPED, SkipReason.EDITED)
     assert await world.due(job) == due_us + 7_000
     await world.runs.settle([world.settled(key, token, RunState.SUCCEEDED)])
@@ -168,10 +166,10 @@ async def test_a_new_schedule_withdraws_what_is_armed(world: World) -> None:
 async def test_a_new_schedule_without_a_future_stops_the_timer(world: World) -> None:
     job = await world.register(world.now_us)
     finished = replace(job, version=2, state=JobState.FINISHED)
-    await world.jobs.edit(world.tenant_id, finished, None, is_rescheduled=True)
+    await world.jobs.edit(world.caller, finished, None, is_rescheduled=True)
     assert await world.due(job) is None
     revived = replace(job, version=3, state=JobState.ACTIVE)
-    await world.jobs.edit(world.tenant_id, revived, world.now_us, is_rescheduled=True)
+    await world.jobs.edit(world.caller, revived, world.now_us, is_rescheduled=True)
     assert await world.due(job) == world.now_us
 
 
@@ -180,14 +178,14 @@ async def test_pausing_stops_the_timer_and_withdraws_what_is_armed(world: World)
     job = await world.register(due_us)
     lease = await world.own_all()
     key, _ = await world.arm(lease, job, due_us)
-    done = await world.jobs.pause(world.tenant_id, job.job_id)
+    done = await world.jobs.pause(world.caller, job.job_id)
     assert (done.job.state, done.job.version, done.too_late) == (JobState.PAUSED, 2, ())
     assert done.job.paused_at_us is not None
-    run, _ = await world.history.get_run(world.tenant_id, key)
+    run, _ = await world.history.get_run(world.caller, key)
     assert (run.state, run.skip_reason) == (RunState.SKIPPED, SkipReason.PAUSED)
     assert (run.missed_count, run.missed_since_us) == (1, due_us)
     assert await world.due(job) is None
-    assert await world.jobs.pause(world.tenant_id, job.job_id) == done
+    assert await world.jobs.pause(world.caller, job.job_id) == done
     lost = await world.timers.arm(lease, [world.claim(job, due_us + MINUTE_US)])
     assert lost == {RunKey(job.job_id, due_us + MINUTE_US)}
 
@@ -196,18 +194,18 @@ async def test_a_pause_that_comes_too_late_says_so(world: World) -> None:
     due_us = world.now_us + HALF_SECOND_US
     job = await world.register(due_us)
     key, _ = await world.arm(await world.own_all(), job, due_us)
-    done = await world.jobs.pause(world.tenant_id, job.job_id)
+    done = await world.jobs.pause(world.caller, job.job_id)
     assert done.too_late == (key,)
     assert await world.state(key) is RunState.ARMED
 
 
 async def test_resuming_starts_the_timer_under_the_new_version(world: World) -> None:
     job = await world.register(world.now_us)
-    await world.jobs.pause(world.tenant_id, job.job_id)
-    done = await world.jobs.resume(world.tenant_id, job.job_id, world.now_us + MINUTE_US)
+    await world.jobs.pause(world.caller, job.job_id)
+    done = await world.jobs.resume(world.caller, job.job_id, world.now_us + MINUTE_US)
     assert (done.job.state, done.job.version) == (JobState.ACTIVE, 3)
     assert done.job.paused_at_us is None
-    again = await world.jobs.resume(world.tenant_id, job.job_id, world.now_us)
+    again = await world.jobs.resume(world.caller, job.job_id, world.now_us)
     assert again.job == done.job
     assert await world.due(job) == world.now_us + MINUTE_US
     lease = await world.own_all()
@@ -216,40 +214,144 @@ async def test_resuming_starts_the_timer_under_the_new_version(world: World) -> 
 
 async def test_resuming_without_a_future_finishes(world: World) -> None:
     job = await world.register(world.now_us)
-    await world.jobs.pause(world.tenant_id, job.job_id)
-    done = await world.jobs.resume(world.tenant_id, job.job_id, None)
+    await world.jobs.pause(world.caller, job.job_id)
+    done = await world.jobs.resume(world.caller, job.job_id, None)
     assert done.job.state is JobState.FINISHED
     assert await world.due(job) is None
 
 
-async def test_deleting_cancels_what_has_not_been_sent_and_keeps_history(world: World) -> None:
+async def test_deleting_ends_what_has_not_been_sent_and_keeps_history(world: World) -> None:
     due_us = world.now_us + MINUTE_US
     job = await world.register(world.now_us)
     lease = await world.own_all()
     failed, token = await world.arm(lease, job, world.now_us)
     armed, _ = await world.arm(lease, job, due_us)
     await world.runs.settle([world.settled(failed, token, RunState.RETRYING, retry_at_us=due_us)])
-    await world.jobs.delete(world.tenant_id, job.job_id)
+    await world.jobs.delete(world.caller, job.job_id)
     with pytest.raises(JobNotFound):
-        await world.jobs.delete(world.tenant_id, job.job_id)
+        await world.jobs.delete(world.caller, job.job_id)
     assert await world.state(failed) is RunState.CANCELLED
-    assert await world.state(armed) is RunState.CANCELLED
+    run, _ = await world.history.get_run(world.caller, armed)
+    assert (run.state, run.skip_reason) == (RunState.SKIPPED, SkipReason.DELETED)
     horizon = await world.timers.load(ALL, due_us + MINUTE_US)
     assert (len(horizon), horizon.retries) == (0, ())
     assert await world.timers.read_jobs([job.job_id]) == []
     assert [row.version for row in await world.runs.recheck([armed])] == [None]
     retry = ClaimedRetry(failed, due_us, world.token())
-    assert await world.timers.arm_retries(lease, [retry]) == {failed}
+    assert await world.timers.arm_retries(lease, [retry]) == []
     assert (
-        await world.jobs.register(
-            world.tenant_id, [Registration(world.job(job.name), world.now_us)]
-        )
+        await world.jobs.register(world.caller, [Registration(world.job(job.name), world.now_us)])
         == set()
     )
 
 
 async def test_what_is_not_there_is_not_found(world: World) -> None:
     with pytest.raises(JobNotFound):
-        await world.jobs.get(world.tenant_id, uuid4())
+        await world.jobs.get(world.caller, uuid4())
     with pytest.raises(JobNotFound):
-        await world.jobs.resume(world.tenant_id, uuid4(), None)
+        await world.jobs.resume(world.caller, uuid4(), None)
+
+
+@pytest.mark.parametrize("change", ["pause", "edit"])
+async def test_a_due_time_that_was_withdrawn_and_comes_back_is_armed_again(
+    world: World, change: str
+) -> None:
+    due_us = world.now_us + MINUTE_US
+    job = await world.register(due_us)
+    lease = await world.own_all()
+    key, old_token = await world.arm(lease, job, due_us)
+    if change == "pause":
+        await world.jobs.pause(world.caller, job.job_id)
+        after = await world.jobs.resume(world.caller, job.job_id, due_us)
+    else:
+        edited = replace(job, version=2)
+        after = await world.jobs.edit(world.caller, edited, due_us, is_rescheduled=True)
+    assert await world.state(key) is RunState.SKIPPED
+    again, token = await world.arm(lease, after.job, due_us)
+    run, _ = await world.history.get_run(world.caller, again)
+    assert (again, run.state, run.token, run.skip_reason) == (key, RunState.ARMED, token, None)
+    assert (run.finished_at_us, run.missed_count, run.missed_since_us) == (None, None, None)
+    assert await world.runs.settle([world.settled(key, old_token, RunState.SUCCEEDED)]) == {key}
+    assert [run.key for run in await world.runs.list_unfinished(lease, ALL, 9)] == [key]
+
+
+async def test_a_due_time_that_was_fired_is_not_armed_again(world: World) -> None:
+    due_us = world.now_us
+    job = await world.register(due_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, due_us)
+    await world.runs.settle([world.settled(key, token, RunState.SUCCEEDED)])
+    edited = replace(job, version=2)
+    after = await world.jobs.edit(world.caller, edited, due_us, is_rescheduled=True)
+    assert await world.timers.arm(lease, [world.claim(after.job, due_us)]) == {key}
+    assert await world.state(key) is RunState.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("wait_us", "state"),
+    [(MINUTE_US, RunState.CANCELLED), (HALF_SECOND_US, RunState.ARMED)],
+)
+async def test_deleting_reaches_an_armed_retry_or_says_that_it_is_too_late(
+    world: World, wait_us: int, state: RunState
+) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    retry_at_us = world.now_us + wait_us
+    await world.runs.settle([world.settled(key, token, RunState.RETRYING, retry_at_us=retry_at_us)])
+    again = ClaimedRetry(key, retry_at_us, world.token())
+    assert len(await world.timers.arm_retries(lease, [again])) == 1
+    acknowledged = await world.jobs.delete(world.caller, job.job_id)
+    assert await world.state(key) is state
+    assert acknowledged.too_late == ((key,) if state is RunState.ARMED else ())
+
+
+async def test_deleting_skips_a_requested_run_that_is_armed_and_not_sent(world: World) -> None:
+    job = await world.register(world.now_us + MINUTE_US)
+    lease = await world.own_all()
+    key = RunKey(job.job_id, world.now_us + MINUTE_US + 1)
+    await world.history.request(world.caller, [RequestedRun(key=key, trigger=Trigger.MANUAL)])
+    await world.timers.arm_retries(lease, [ClaimedRetry(key, key.due_us, world.token())])
+    await world.jobs.delete(world.caller, job.job_id)
+    run, _ = await world.history.get_run(world.caller, key)
+    assert (run.state, run.skip_reason) == (RunState.SKIPPED, SkipReason.DELETED)
+
+
+async def test_a_run_whose_job_is_gone_is_not_tried_again(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    await world.runs.settle([world.settled(key, token, RunState.DEAD)])
+    await world.jobs.delete(world.caller, job.job_id)
+    assert await world.history.retry(world.caller, [key]) == {key}
+    assert await world.state(key) is RunState.DEAD
+
+
+async def test_a_job_that_is_in_a_batch_twice_is_one_job(world: World) -> None:
+    twice = Registration(world.job(), world.now_us)
+    renamed = Registration(replace(twice.job, name="another"), world.now_us)
+    assert await world.jobs.register(world.caller, [twice, twice, renamed]) == set()
+    assert await world.jobs.list_jobs(world.caller, JobFilter(), 9) == [twice.job]
+    assert len(await world.timers.load(ALL, world.now_us)) == 1
+
+
+async def test_a_registration_that_is_sent_again_after_the_job_was_renamed_is_there(
+    world: World,
+) -> None:
+    job = await world.register(world.now_us)
+    renamed = replace(job, name="renamed", version=2)
+    await world.jobs.edit(world.caller, renamed, None, is_rescheduled=False)
+    assert await world.jobs.register(world.caller, [Registration(job, world.now_us)]) == set()
+
+
+async def test_a_job_of_another_tenant_is_not_registered_again(world: World) -> None:
+    job = await world.register(world.now_us)
+    refused = await world.jobs.register(world.other, [Registration(job, world.now_us)])
+    assert refused == {job.job_id}
+
+
+async def test_nothing_is_nobodys_and_jobs_are_somebodys(world: World) -> None:
+    nobody = Caller(uuid4(), "nobody")
+    assert await world.jobs.register(nobody, []) == set()
+    with pytest.raises(TenantNotFound):
+        await world.jobs.register(nobody, [Registration(world.job(), world.now_us)])

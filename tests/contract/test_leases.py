@@ -56,12 +56,35 @@ async def test_releasing_raises_the_fence_once_even_when_sent_again(world: World
     assert len(await world.leases.acquire(released, [7])) == 1
 
 
+async def test_a_release_that_is_sent_again_frees_nothing_that_was_taken_back(
+    world: World,
+) -> None:
+    lease = await world.own_all()
+    released = await world.leases.release(lease, [7])
+    await world.leases.acquire(released, [7])
+    assert await world.leases.release(lease, [7]) == released
+    survey = await world.leases.survey()
+    assert survey.partitions[7].owner == lease.shard_id
+
+
+async def test_joining_again_tells_the_new_address(world: World) -> None:
+    shard_id = uuid4()
+    await world.leases.join(shard_id, TTL_US, "host:1")
+    await world.leases.join(shard_id, TTL_US, "host:2")
+    assert (await world.leases.survey()).shards[0].address == "host:2"
+
+
 async def test_a_lease_that_was_released_twice_since_is_refused(world: World) -> None:
     lease = await world.own_all()
     later = await world.leases.release(await world.leases.release(lease, [1]), [2])
     assert later.fence == lease.fence + 2
     with pytest.raises(FenceRaised):
         await world.leases.release(lease, [3])
+
+
+async def test_the_clock_is_the_databases_and_goes_on(world: World) -> None:
+    first, second = [await world.leases.read_clock() for _ in range(2)]
+    assert world.now_us <= first <= second < world.now_us + 60_000_000
 
 
 async def test_leaving_frees_everything(world: World) -> None:
@@ -110,3 +133,12 @@ async def test_nobody_takes_over_itself_or_without_a_lease(world: World) -> None
     own = await world.leases.join(uuid4(), -1)
     assert not await world.leases.take_over(own, own.shard_id, 0)
     assert not await world.leases.take_over(Lease(uuid4(), 1), own.shard_id, 0)
+
+
+async def test_a_shard_that_is_leaving_says_so_and_keeps_its_lease(world: World) -> None:
+    lease = await world.own_all()
+    lease = await world.leases.release(lease, ALL, is_leaving=True)
+    await world.leases.renew(lease, TTL_US)
+    survey = await world.leases.survey()
+    assert [shard.is_leaving for shard in survey.shards] == [True]
+    assert {entry.owner for entry in survey.partitions} == {None}

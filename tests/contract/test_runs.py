@@ -1,12 +1,16 @@
 """Settling and sweeping, on memory and on Postgres."""
 
-import pytest
-from tests.contract.conftest import ALL, MINUTE_US, World
+from uuid import uuid4
 
-from wheelsched.core.model import RunState, SkipReason
+import pytest
+from msgspec.structs import replace
+from tests.contract.conftest import ALL, MINUTE_US, TTL_US, World
+
+from wheelsched.core.model import Lane, RunState, SkipReason
+from wheelsched.core.outcome import Failed
 from wheelsched.core.partition import partition_of
 from wheelsched.errors import LeaseLost
-from wheelsched.ports import Adoption, ClaimedRetry
+from wheelsched.ports import Adoption, ClaimedRetry, ClaimedRun, Lease
 
 
 async def test_an_outcome_is_written_once(world: World) -> None:
@@ -15,13 +19,13 @@ async def test_an_outcome_is_written_once(world: World) -> None:
     key, token = await world.arm(lease, job, world.now_us)
     done = world.settled(key, token, RunState.SUCCEEDED, http_status=204)
     assert await world.runs.settle([done]) == set()
-    first, _ = await world.history.get_run(world.tenant_id, key)
+    first, _ = await world.history.get_run(world.caller, key)
     assert (first.state, first.attempt, first.http_status) == (RunState.SUCCEEDED, 1, 204)
     assert (first.started_at_us, first.lateness_us) == (world.now_us + 2_000, 2_000)
     assert first.finished_at_us == world.now_us + 9_000
     other = world.settled(key, token, RunState.DEAD, error="late")
     assert await world.runs.settle([done, other]) == set()
-    assert (await world.history.get_run(world.tenant_id, key))[0] == first
+    assert (await world.history.get_run(world.caller, key))[0] == first
 
 
 async def test_a_stale_outcome_changes_nothing(world: World) -> None:
@@ -44,13 +48,13 @@ async def test_a_worker_that_accepts_is_running_until_it_completes(world: World)
     accepted = world.settled(key, token, RunState.RUNNING, http_status=202)
     await world.runs.settle([accepted])
     await world.runs.settle([accepted])
-    run, _ = await world.history.get_run(world.tenant_id, key)
+    run, _ = await world.history.get_run(world.caller, key)
     assert (run.state, run.attempt, run.finished_at_us) == (RunState.RUNNING, 1, None)
     skip = world.settled(key, token, RunState.SKIPPED, skip_reason=SkipReason.OVERLAP)
     await world.runs.settle([skip])
     assert await world.state(key) is RunState.RUNNING
     await world.runs.settle([world.settled(key, token, RunState.SUCCEEDED)])
-    run, _ = await world.history.get_run(world.tenant_id, key)
+    run, _ = await world.history.get_run(world.caller, key)
     assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
 
 
@@ -67,7 +71,7 @@ async def test_an_overlap_is_skipped_without_an_attempt(world: World) -> None:
         lateness_us=None,
     )
     await world.runs.settle([skip])
-    run, _ = await world.history.get_run(world.tenant_id, key)
+    run, _ = await world.history.get_run(world.caller, key)
     assert (run.state, run.attempt, run.skip_reason) == (
         RunState.SKIPPED,
         0,
@@ -102,7 +106,7 @@ async def test_the_next_owner_finds_what_is_unfinished_and_adopts_it(world: Worl
     adoptions = [Adoption(armed[0], armed[1], token), Adoption(running[0], running[1], token)]
     assert await world.runs.adopt(owner, adoptions) == set()
     assert await world.runs.adopt(owner, adoptions) == {armed[0], running[0]}
-    checked = {row.key: row for row in await world.runs.recheck([armed[0], running[0]])}
+    checked = {row.run.key: row.run for row in await world.runs.recheck([armed[0], running[0]])}
     assert checked[armed[0]].token == token
     assert checked[running[0]].state is RunState.RUNNING
 
@@ -139,16 +143,38 @@ async def test_unfinished_runs_come_in_pages_and_only_of_what_is_owned(world: Wo
     assert all(partition_of(run.job_id) != given_up for run in left)
 
 
+async def test_waiting_runs_are_paged_with_the_others(world: World) -> None:
+    lease = await world.own_all()
+    keys = set()
+    for number in range(9):
+        due_us = world.now_us + number * 1_000
+        job = await world.register(due_us, f"job {number}")
+        key, token = await world.arm(lease, job, due_us)
+        keys.add(key)
+        if number % 3:
+            failed = world.settled(key, token, RunState.RETRYING, retry_at_us=due_us)
+            await world.runs.settle([failed])
+    await world.timers.advance(lease, world.marks(ALL, world.now_us))
+    seen = []
+    after = None
+    while page := await world.runs.list_unfinished(lease, ALL, 2, after):
+        seen += page
+        after = page[-1]
+    assert len(seen) == 9
+    assert {run.key for run in seen} == keys
+    assert sum(run.state is RunState.RETRYING for run in seen) == 6
+
+
 async def test_the_mark_bounds_the_sweep_and_arming_lowers_it(world: World) -> None:
     job = await world.register(world.now_us)
     lease = await world.own_all()
     key, _ = await world.arm(lease, job, world.now_us)
     partition = partition_of(job.job_id)
-    await world.timers.advance(lease, {partition: world.now_us + 1})
+    await world.timers.advance(lease, world.marks([partition], world.now_us + 1))
     assert await world.runs.list_unfinished(lease, ALL, 10) == []
     early_us = world.now_us - MINUTE_US
-    resumed = await world.jobs.pause(world.tenant_id, job.job_id)
-    resumed = await world.jobs.resume(world.tenant_id, job.job_id, early_us)
+    resumed = await world.jobs.pause(world.caller, job.job_id)
+    resumed = await world.jobs.resume(world.caller, job.job_id, early_us)
     await world.arm(lease, resumed.job, early_us)
     unfinished = await world.runs.list_unfinished(lease, ALL, 10)
     assert [run.due_us for run in unfinished] == [early_us, key.due_us]
@@ -160,12 +186,30 @@ async def test_a_run_with_a_retry_is_found_whatever_the_mark_says(world: World) 
     key, token = await world.arm(lease, job, world.now_us)
     failed = world.settled(key, token, RunState.RETRYING, retry_at_us=world.now_us)
     await world.runs.settle([failed])
-    await world.timers.advance(lease, {partition_of(job.job_id): world.now_us + MINUTE_US})
-    assert await world.runs.list_unfinished(lease, ALL, 10) == []
+    marks = world.marks([partition_of(job.job_id)], world.now_us + MINUTE_US)
+    await world.timers.advance(lease, marks)
+    (waiting,) = await world.runs.list_unfinished(lease, ALL, 10)
+    assert (waiting.key, waiting.state) == (key, RunState.RETRYING)
     again = ClaimedRetry(key, world.now_us, world.token())
     await world.timers.arm_retries(lease, [again])
     assert [run.key for run in await world.runs.list_unfinished(lease, ALL, 10)] == [key]
     await world.runs.settle([world.settled(key, again.token, RunState.SUCCEEDED)])
+    assert await world.runs.list_unfinished(lease, ALL, 10) == []
+
+
+@pytest.mark.parametrize("http_status", [202, None])
+async def test_a_running_run_is_found_whatever_the_mark_says(
+    world: World, http_status: int | None
+) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    await world.runs.settle([world.settled(key, token, RunState.RUNNING, http_status=http_status)])
+    marks = world.marks([partition_of(job.job_id)], world.now_us + MINUTE_US)
+    await world.timers.advance(lease, marks)
+    assert [run.key for run in await world.runs.list_unfinished(lease, ALL, 10)] == [key]
+    assert (await world.timers.load(ALL, world.now_us + MINUTE_US)).retries == ()
+    await world.runs.settle([world.settled(key, token, RunState.SUCCEEDED)])
     assert await world.runs.list_unfinished(lease, ALL, 10) == []
 
 
@@ -175,5 +219,93 @@ async def test_only_the_owner_moves_the_mark(world: World) -> None:
     await world.arm(first, job, world.now_us)
     await world.leases.leave(first)
     second = await world.own_all()
-    await world.timers.advance(first, {partition_of(job.job_id): world.now_us + 1})
+    marks = world.marks([partition_of(job.job_id)], world.now_us + 1)
+    await world.timers.advance(first, marks)
+    bystander = await world.leases.join(uuid4(), TTL_US)
+    await world.timers.advance(bystander, marks)
     assert len(await world.runs.list_unfinished(second, ALL, 10)) == 1
+
+
+async def test_a_mark_that_is_sent_again_hides_nothing_that_was_armed_since(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    marks = world.marks([partition_of(job.job_id)], world.now_us + 1)
+    await world.timers.advance(lease, marks)
+    key, _ = await world.arm(lease, job, world.now_us)
+    await world.timers.advance(lease, marks)
+    assert [run.key for run in await world.runs.list_unfinished(lease, ALL, 10)] == [key]
+
+
+async def test_missed_runs_lower_the_mark_too(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    marks = world.marks([partition_of(job.job_id)], world.now_us + MINUTE_US)
+    await world.timers.advance(lease, marks)
+    late = ClaimedRun(world.now_us, world.token(), Lane.LATE)
+    assert await world.timers.arm(lease, [world.claim(job, world.now_us, runs=(late,))]) == set()
+    unfinished = await world.runs.list_unfinished(lease, ALL, 10)
+    assert [run.due_us for run in unfinished] == [world.now_us]
+
+
+async def test_an_attempt_that_never_reached_a_socket_has_no_start(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    failed = world.settled(key, token, RunState.RETRYING, retry_at_us=world.now_us)
+    await world.runs.settle([replace(failed, started_at_us=None)])
+    _, (attempt,) = await world.history.get_run(world.caller, key)
+    assert attempt.started_at_us is None
+
+
+async def test_a_run_that_was_accepted_is_not_handed_over(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    accepted = world.settled(key, token, RunState.RUNNING, http_status=202)
+    await world.runs.settle([accepted])
+    carried = world.settled(key, token, RunState.RUNNING, http_status=None)
+    assert await world.runs.settle([carried]) == set()
+    run, _ = await world.history.get_run(world.caller, key)
+    assert (run.state, run.http_status) == (RunState.RUNNING, 202)
+
+
+async def test_two_outcomes_of_one_run_are_written_one_after_the_other(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    accepted = world.settled(key, token, RunState.RUNNING, http_status=202)
+    done = world.settled(key, token, RunState.SUCCEEDED, http_status=200)
+    assert await world.runs.settle([accepted, done, accepted]) == set()
+    run, _ = await world.history.get_run(world.caller, key)
+    assert (run.state, run.http_status, run.attempt) == (RunState.SUCCEEDED, 200, 1)
+
+
+async def test_an_outcome_is_written_whatever_the_worker_sent(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    odd = world.settled(
+        key,
+        token,
+        RunState.RETRYING,
+        retry_at_us=world.now_us,
+        http_status=99_999,
+        error="a\0b\ud800c",
+    )
+    assert await world.runs.settle([odd]) == set()
+    assert await world.runs.settle([replace(odd, token=token - 1)]) == {key}
+    run, (attempt,) = await world.history.get_run(world.caller, key)
+    assert (run.http_status, run.error) == (None, "a?b?c")
+    assert attempt.outcome == Failed(error="a?b?c", http_status=None)
+
+
+async def test_nothing_needs_no_lease(world: World) -> None:
+    gone = Lease(uuid4(), 1)
+    assert await world.leases.acquire(gone, []) == []
+    assert await world.timers.arm(gone, []) == set()
+    assert await world.timers.arm_retries(gone, []) == []
+    assert await world.runs.adopt(gone, []) == set()
+    assert await world.runs.settle([]) == set()
+    assert await world.runs.recheck([]) == []
+    assert await world.history.retry(world.caller, []) == set()
+    assert await world.history.request(world.caller, []) == set()

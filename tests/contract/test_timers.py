@@ -4,10 +4,10 @@ import pytest
 from tests.contract.conftest import ALL, MINUTE_US, World
 
 from wheelsched.core.misfire import Skip
-from wheelsched.core.model import JobState, RunKey, RunState, SkipReason
+from wheelsched.core.model import JobState, Lane, RunKey, RunState, SkipReason
 from wheelsched.core.partition import partition_of
 from wheelsched.errors import FenceRaised, LeaseLost
-from wheelsched.ports import ClaimedRetry, ClaimedRun, Retry
+from wheelsched.ports import NEVER_US, Adoption, ClaimedRetry, ClaimedRun, Retry
 
 
 async def test_a_horizon_holds_what_is_due_in_the_partitions_asked_for(world: World) -> None:
@@ -36,7 +36,7 @@ async def test_arming_moves_the_timer_and_writes_the_run(world: World) -> None:
     job = await world.register(world.now_us)
     lease = await world.own_all()
     key, token = await world.arm(lease, job, world.now_us)
-    run, attempts = await world.history.get_run(world.tenant_id, key)
+    run, attempts = await world.history.get_run(world.caller, key)
     assert (run.state, run.token, run.shard) == (RunState.ARMED, token, lease.shard_id)
     assert run.attempt == 0
     assert run.armed_at_us is not None
@@ -50,7 +50,7 @@ async def test_a_due_time_is_armed_once(world: World) -> None:
     key, token = await world.arm(lease, job, world.now_us)
     assert await world.timers.arm(lease, [world.claim(job, world.now_us)]) == {key}
     checked = await world.runs.recheck([key])
-    assert [(row.state, row.token) for row in checked] == [(RunState.ARMED, token)]
+    assert [(row.run.state, row.run.token) for row in checked] == [(RunState.ARMED, token)]
 
 
 async def test_the_lost_are_named_and_the_others_won(world: World) -> None:
@@ -101,7 +101,7 @@ async def test_a_misfire_writes_its_skip_and_its_runs_at_once(world: World) -> N
     runs = tuple(ClaimedRun(world.now_us - n * MINUTE_US, world.token()) for n in (2, 1))
     claim = world.claim(job, first_us, next_due_us=world.now_us, runs=runs, skip=skip)
     assert await world.timers.arm(lease, [claim]) == set()
-    history = await world.history.list_runs(world.tenant_id, job.job_id, 10)
+    history = await world.history.list_runs(world.caller, job.job_id, 10)
     assert [(run.due_us, run.state) for run in history] == [
         (world.now_us - MINUTE_US, RunState.ARMED),
         (world.now_us - 2 * MINUTE_US, RunState.ARMED),
@@ -125,37 +125,42 @@ async def test_days_that_nobody_prepared_are_no_obstacle(world: World) -> None:
 
 
 async def test_a_run_that_exists_already_is_lost_and_the_schedule_goes_on(world: World) -> None:
-    """A job that is paused while armed and then resumed from before meets its own past."""
-    due_us = world.now_us + MINUTE_US
+    """A job that is paused too late and then resumed from before meets its own past."""
+    due_us = world.now_us
     job = await world.register(due_us)
     lease = await world.own_all()
-    key, _ = await world.arm(lease, job, due_us)
-    await world.jobs.pause(world.tenant_id, job.job_id)
-    resumed = await world.jobs.resume(world.tenant_id, job.job_id, due_us)
-    claim = world.claim(resumed.job, due_us)
-    assert await world.timers.arm(lease, [claim]) == {key}
+    key, token = await world.arm(lease, job, due_us)
+    await world.jobs.pause(world.caller, job.job_id)
+    resumed = await world.jobs.resume(world.caller, job.job_id, due_us)
+    other = await world.register(due_us, "other")
+    claims = [world.claim(resumed.job, due_us), world.claim(other, due_us)]
+    assert await world.timers.arm(lease, claims) == {key}
     assert await world.due(job) == due_us + MINUTE_US
-    assert await world.state(key) is RunState.SKIPPED
+    assert [run.token for run in await world.history.list_runs(world.caller, job.job_id, 9)] == [
+        token
+    ]
+    assert await world.state(RunKey(other.job_id, due_us)) is RunState.ARMED
 
 
-async def test_a_schedule_that_has_ended_is_never_loaded_and_finishes(world: World) -> None:
+async def test_a_schedule_that_has_ended_is_loaded_as_such_and_finishes(world: World) -> None:
     job = await world.register(world.now_us)
     lease = await world.own_all()
     await world.timers.finish(lease, [job.job_id])
     assert await world.job_state(job) is JobState.ACTIVE
     claim = world.claim(job, world.now_us, next_due_us=None)
     assert await world.timers.arm(lease, [claim]) == set()
-    assert await world.due(job) is None
+    assert await world.due(job) == NEVER_US
     await world.timers.finish(lease, [job.job_id])
     assert await world.job_state(job) is JobState.FINISHED
+    assert await world.due(job) is None
 
 
 async def test_a_worker_that_is_gone_pauses_its_job(world: World) -> None:
     job = await world.register(world.now_us)
     lease = await world.own_all()
-    await world.timers.pause_gone(lease, [job.job_id])
-    await world.timers.pause_gone(lease, [job.job_id])
-    paused = await world.jobs.get(world.tenant_id, job.job_id)
+    await world.timers.pause_gone(lease, {job.job_id: 1})
+    await world.timers.pause_gone(lease, {job.job_id: 1})
+    paused = await world.jobs.get(world.caller, job.job_id)
     assert (paused.state, paused.version) == (JobState.PAUSED, 2)
     assert paused.paused_at_us is not None
     assert await world.due(job) is None
@@ -174,13 +179,15 @@ async def test_a_retry_is_loaded_armed_once_and_settled(world: World) -> None:
     assert (await world.timers.load(ALL, retry_at_us - 1)).retries == ()
 
     again = ClaimedRetry(key, retry_at_us, world.token())
-    assert await world.timers.arm_retries(lease, [again]) == set()
-    assert await world.timers.arm_retries(lease, [again]) == {key}
+    (armed,) = await world.timers.arm_retries(lease, [again])
+    assert armed == (await world.history.get_run(world.caller, key))[0]
+    assert (armed.state, armed.token, armed.attempt) == (RunState.ARMED, again.token, 1)
+    assert await world.timers.arm_retries(lease, [again]) == []
     assert (await world.timers.load(ALL, retry_at_us)).retries == ()
 
     done = world.settled(key, again.token, RunState.SUCCEEDED, http_status=200)
     assert await world.runs.settle([done]) == set()
-    run, attempts = await world.history.get_run(world.tenant_id, key)
+    run, attempts = await world.history.get_run(world.caller, key)
     assert (run.state, run.attempt, run.http_status) == (RunState.SUCCEEDED, 2, 200)
     assert [(row.attempt, row.token, row.shard) for row in attempts] == [(1, token, lease.shard_id)]
 
@@ -195,3 +202,85 @@ async def test_a_retry_needs_the_lease(world: World) -> None:
     with pytest.raises(LeaseLost):
         await world.timers.arm_retries(lease, [ClaimedRetry(key, world.now_us, world.token())])
     assert await world.state(key) is RunState.RETRYING
+
+
+async def test_reloading_reads_these_jobs_and_no_others(world: World) -> None:
+    one, two, later = [
+        await world.register(world.now_us + n, name)
+        for n, name in ((0, "one"), (0, "two"), (1, "later"))
+    ]
+    lease = await world.own_all()
+    key, token = await world.arm(lease, two, world.now_us)
+    other, other_token = await world.arm(lease, one, world.now_us)
+    for run, its_token in ((key, token), (other, other_token)):
+        failed = world.settled(run, its_token, RunState.RETRYING, retry_at_us=world.now_us + 5)
+        await world.runs.settle([failed])
+    wanted = [two.job_id, later.job_id, world.job("gone").job_id]
+    horizon = await world.timers.reload(wanted, world.now_us + 5)
+    assert list(horizon) == [(later.job_id, world.now_us + 1, 1)]
+    assert horizon.retries == (Retry(key, world.now_us + 5),)
+    until_us = world.now_us + MINUTE_US
+    horizon = await world.timers.reload(wanted, until_us)
+    assert sorted(horizon) == sorted(
+        [(two.job_id, until_us, 1), (later.job_id, world.now_us + 1, 1)]
+    )
+    assert len(await world.timers.reload([], until_us)) == 0
+
+
+async def test_a_run_keeps_its_lane(world: World) -> None:
+    first_us = world.now_us - 2 * MINUTE_US
+    job = await world.register(first_us)
+    lease = await world.own_all()
+    late = (
+        ClaimedRun(first_us, world.token(), Lane.LATE),
+        ClaimedRun(first_us + MINUTE_US, world.token()),
+    )
+    claim = world.claim(job, first_us, next_due_us=world.now_us, runs=late)
+    assert await world.timers.arm(lease, [claim]) == set()
+    await world.arm(lease, job, world.now_us)
+    unfinished = await world.runs.list_unfinished(lease, ALL, 9)
+    assert [run.lane for run in unfinished] == [Lane.LATE, Lane.ON_TIME, Lane.ON_TIME]
+
+
+async def test_one_late_run_of_its_own_due_time_is_late(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    claim = world.claim(
+        job, world.now_us, runs=(ClaimedRun(world.now_us, world.token(), Lane.LATE),)
+    )
+    assert await world.timers.arm(lease, [claim]) == set()
+    (checked,) = await world.runs.recheck([RunKey(job.job_id, world.now_us)])
+    assert checked.run.lane is Lane.LATE
+
+
+async def test_nothing_is_armed_in_a_partition_that_is_not_the_shards(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    waiting = await world.register(world.now_us, "waiting")
+    retried, its_token = await world.arm(lease, waiting, world.now_us)
+    failed = world.settled(retried, its_token, RunState.RETRYING, retry_at_us=world.now_us)
+    await world.runs.settle([failed])
+    lease = await world.leases.release(lease, ALL)
+    claims = [
+        world.claim(job, world.now_us + MINUTE_US),
+        world.claim(
+            waiting,
+            world.now_us + MINUTE_US,
+            runs=(ClaimedRun(world.now_us + MINUTE_US, world.token(), Lane.LATE),),
+        ),
+    ]
+    assert await world.timers.arm(lease, claims) == {claim.key for claim in claims}
+    retry = ClaimedRetry(retried, world.now_us, world.token())
+    assert await world.timers.arm_retries(lease, [retry]) == []
+    assert await world.runs.adopt(lease, [Adoption(key, token, world.token())]) == {key}
+
+
+async def test_a_pause_that_is_sent_again_does_not_undo_a_resumption(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    await world.timers.pause_gone(lease, {job.job_id: 1})
+    await world.jobs.resume(world.caller, job.job_id, world.now_us)
+    await world.timers.pause_gone(lease, {job.job_id: 1})
+    assert await world.job_state(job) is JobState.ACTIVE
+    assert await world.due(job) == world.now_us

@@ -4,7 +4,6 @@ Homes lie where the server's account can reach them: pytest's own directories ar
 other accounts when the tests run as root.
 """
 
-import gc
 import shutil
 import subprocess
 import sys
@@ -20,13 +19,6 @@ from wheelsched.store.embedded import EmbeddedPostgres
 HOLDER = Path(__file__).with_name("embedded_holder.py")
 
 Hold = Callable[[Path], subprocess.Popen[str]]
-
-
-@pytest.fixture(autouse=True)
-def collected() -> Iterator[None]:
-    """A connection that a server cut in its greeting is asyncpg's garbage: collect it here."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture

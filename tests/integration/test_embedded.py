@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
@@ -20,10 +21,6 @@ from wheelsched.errors import DataDirectoryBusy, DataDirectoryUnreachable, Embed
 from wheelsched.store.account import server_account
 from wheelsched.store.binaries import find_binaries
 from wheelsched.store.embedded import EmbeddedPostgres
-
-# asyncpg leaves a connection that the server cut in the middle of its greeting to the collector,
-# which complains of it in whatever test comes next.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 Hold = Callable[[Path], subprocess.Popen[str]]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root drops to another account")
@@ -167,6 +164,29 @@ async def test_a_killed_supervisor_takes_the_server_with_it(home: Path) -> None:
 
 
 @on_linux
+async def test_a_process_that_outlives_its_killed_server_is_waited_for(home: Path) -> None:
+    with start(home) as server:
+        connection = await asyncpg.connect(server.url)
+        await connection.execute("create table kept as select 7 as value")
+        computing = connection.get_server_pid()
+        os.kill(computing, signal.SIGSTOP)  # as one that computes, it does not notice
+        os.kill(supervisor_pid(home), signal.SIGKILL)
+        os.kill(server_pid(home), signal.SIGKILL)
+        connection.terminate()
+    log = home / "server.log"
+    joining = asyncio.create_task(asyncio.to_thread(start, home))
+    await eventually(lambda: "pre-existing shared memory block" in log.read_text())
+    os.kill(computing, signal.SIGKILL)
+    with await joining as server:
+        assert await query(server.url, "select value from kept") == 7
+
+
+async def test_what_the_server_says_is_for_its_owner(empty_home: Path) -> None:
+    with start(empty_home):
+        assert stat.S_IMODE((empty_home / "server.log").stat().st_mode) == 0o600
+
+
+@on_linux
 async def test_a_server_left_behind_by_a_killed_supervisor_is_ended_first(home: Path) -> None:
     with start(home) as server:
         connection = await asyncpg.connect(server.url)
@@ -209,6 +229,11 @@ async def test_a_path_too_long_for_a_socket_still_works(empty_home: Path, hold: 
         assert await query(server.url, "select 1") == 1
         holder.kill()
         holder.wait()
+        runtime = Path(parse_qs(urlsplit(server.url).query)["host"][0]).parent
+        assert runtime.is_dir()
+    assert not runtime.exists()
+    with start(deep) as server:
+        assert await query(server.url, "select 1") == 1
 
 
 async def test_tcp_asks_for_the_password(home: Path) -> None:

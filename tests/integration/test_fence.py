@@ -5,6 +5,7 @@ first. A statement that must wait is seen waiting in the server's own view.
 """
 
 import asyncio
+from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -14,7 +15,7 @@ from tests.postgres import Connect
 from wheelsched.store.connection import Connection
 from wheelsched.store.queries import load_queries
 
-QUERIES = load_queries("leases.sql") | load_queries("timers.sql")
+QUERIES = load_queries("leases.sql") | load_queries("timers.sql") | load_queries("runs.sql")
 TTL_US = 5_000_000
 DUE_US = 1_800_000_000_000_000
 NEXT_US = DUE_US + 60_000_000
@@ -66,9 +67,12 @@ class Bench:
         )
         return bool(found)
 
-    async def wait_until_waiting(self, connection: Connection) -> None:
+    async def wait_until_waiting(self, connection: Connection, waiter: "asyncio.Task[Any]") -> None:
+        """Waits until the task waits on that connection; one that has failed says so itself."""
         async with asyncio.timeout(30):
             while not await self.is_waiting(connection):
+                if waiter.done():
+                    pytest.fail(f"it did not wait: {waiter.result()}")
                 await asyncio.sleep(0.005)
 
     async def runs(self) -> list[asyncpg.Record]:
@@ -119,7 +123,7 @@ async def test_a_takeover_waits_for_the_claim_in_flight(bench: Bench) -> None:
     async with bench.claims.transaction():
         assert (await bench.arm(bench.claims))["won"] == 1
         taking = asyncio.create_task(bench.take_over(bench.lease))
-        await bench.wait_until_waiting(bench.lease)
+        await bench.wait_until_waiting(bench.lease, taking)
     assert await taking == bench.holder
     assert [run["shard"] for run in await bench.runs()] == [bench.holder]
 
@@ -129,7 +133,7 @@ async def test_a_claim_that_waited_for_a_takeover_wins_nothing(bench: Bench) -> 
     async with bench.lease.transaction():
         assert await bench.take_over(bench.lease) == bench.holder
         arming = asyncio.create_task(bench.arm(bench.claims))
-        await bench.wait_until_waiting(bench.claims)
+        await bench.wait_until_waiting(bench.claims, arming)
     assert (await arming)["is_held"] is False
     assert await bench.runs() == []
     assert await bench.other.fetchval("SELECT due_at FROM timers") == DUE_US
@@ -140,6 +144,26 @@ async def test_a_claim_after_a_takeover_wins_nothing(bench: Bench) -> None:
     await bench.take_over(bench.lease)
     assert (await bench.arm(bench.claims))["is_held"] is False
     assert await bench.runs() == []
+
+
+@pytest.mark.parametrize("name", ["adopt", "arm_retries"])
+async def test_a_takeover_waits_for_whatever_makes_a_run_the_shards(
+    bench: Bench, name: str
+) -> None:
+    await bench.arm(bench.claims)
+    await bench.other.execute(
+        "UPDATE runs SET state = $1, retry_at = due_at",
+        "armed" if name == "adopt" else "retrying",
+    )
+    times = {"adopt": [1 << 32], "arm_retries": [DUE_US]}[name]
+    arguments = [[bench.job_id], [DUE_US], times, [(1 << 32) + 1]]
+    await bench.expire_holder()
+    async with bench.claims.transaction():
+        await bench.claims.fetch(QUERIES[name], bench.holder, 1, *arguments)
+        taking = asyncio.create_task(bench.take_over(bench.lease))
+        await bench.wait_until_waiting(bench.lease, taking)
+    assert await taking == bench.holder
+    assert [run["token"] for run in await bench.runs()] == [(1 << 32) + 1]
 
 
 async def test_plain_exists_is_no_fence(bench: Bench) -> None:
@@ -159,17 +183,17 @@ async def test_handing_over_waits_for_the_claim_in_flight(bench: Bench) -> None:
     async with bench.claims.transaction():
         assert (await bench.arm(bench.claims))["won"] == 1
         releasing = asyncio.create_task(
-            bench.lease.fetchval(QUERIES["release"], bench.holder, 1, [7])
+            bench.lease.fetchval(QUERIES["release"], bench.holder, 1, [7], False)
         )
-        await bench.wait_until_waiting(bench.lease)
+        await bench.wait_until_waiting(bench.lease, releasing)
     assert await releasing == 2
 
 
 async def test_a_claim_that_waited_for_a_hand_over_wins_nothing(bench: Bench) -> None:
     async with bench.lease.transaction():
-        await bench.lease.fetchval(QUERIES["release"], bench.holder, 1, [7])
+        await bench.lease.fetchval(QUERIES["release"], bench.holder, 1, [7], False)
         arming = asyncio.create_task(bench.arm(bench.claims))
-        await bench.wait_until_waiting(bench.claims)
+        await bench.wait_until_waiting(bench.claims, arming)
     assert (await arming)["is_held"] is False
     assert await bench.runs() == []
 
@@ -177,8 +201,10 @@ async def test_a_claim_that_waited_for_a_hand_over_wins_nothing(bench: Bench) ->
 async def test_a_claim_sent_before_a_hand_over_and_arriving_after_wins_nothing(
     bench: Bench,
 ) -> None:
-    await bench.lease.fetchval(QUERIES["release"], bench.holder, 1, [7])
+    await bench.lease.fetchval(QUERIES["release"], bench.holder, 1, [7], False)
     assert (await bench.arm(bench.claims, fence=1))["is_held"] is False
+    assert (await bench.arm(bench.claims, fence=2))["won"] == 0
+    await bench.lease.fetch(QUERIES["acquire"], bench.holder, 2, [7])
     assert (await bench.arm(bench.claims, fence=2))["won"] == 1
 
 

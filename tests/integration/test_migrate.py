@@ -4,10 +4,20 @@ import asyncio
 
 import asyncpg
 import pytest
-from tests.postgres import Connect
+from tests.postgres import Connect, temporary_server, with_database
 
-from wheelsched.errors import SchemaDiverged, SchemaTooNew, SchemaTooOld
+from wheelsched.config import StoreConfig
+from wheelsched.errors import (
+    DatabaseNotFound,
+    InvalidDatabaseUrl,
+    RightMissing,
+    SchemaDiverged,
+    SchemaTooNew,
+    SchemaTooOld,
+    StoreFault,
+)
 from wheelsched.store.connection import Connection
+from wheelsched.store.database import Database
 from wheelsched.store.migrate import check_schema, known_migrations, migrate, pending
 
 
@@ -44,7 +54,7 @@ async def test_a_migration_that_fails_leaves_nothing_behind(
     known = known_migrations()
     broken = type(known[0])(len(known) + 1, "broken", "CREATE TABLE half (); SELECT 1 / 0")
     monkeypatch.setattr("wheelsched.store.migrate.known_migrations", lambda: [*known, broken])
-    with pytest.raises(asyncpg.DivisionByZeroError):
+    with pytest.raises(StoreFault, match="division by zero"):
         await migrate(connection)
     monkeypatch.undo()
     assert await pending(connection) == known
@@ -99,3 +109,41 @@ async def test_making_days_waits_for_no_open_statement_of_the_hot_path(
         await hot.execute("UPDATE wheelsched.runs SET state = 'dead'")
         await maintenance.execute("SET lock_timeout = '5s'")
         await maintenance.execute("SELECT wheelsched.make_days(ARRAY['2026-03-09']::date[])")
+
+
+async def test_an_account_that_may_make_roles_can_migrate() -> None:
+    """It is no superuser, and on a server of its own: roles belong to the whole of it."""
+    with temporary_server() as server:
+        administration = await asyncpg.connect(server.url)
+        await administration.execute("CREATE ROLE operator LOGIN CREATEROLE")
+        await administration.execute("CREATE DATABASE operated OWNER operator")
+        await administration.close()
+        url = with_database(server.url, "operated")
+        connection = await asyncpg.connect(url, user="operator")
+        assert len(await migrate(connection)) == len(known_migrations())
+        assert await migrate(connection) == []
+        await connection.execute("SET ROLE wheelsched_owner")
+        await connection.close()
+
+
+async def test_a_server_that_was_never_migrated_says_so() -> None:
+    with temporary_server() as server:
+        with pytest.raises(SchemaTooOld):
+            await Database.open(StoreConfig(url=server.url, role="shard"))
+        with pytest.raises(DatabaseNotFound):
+            await Database.open(StoreConfig(url=with_database(server.url, "none"), role="shard"))
+
+
+@pytest.mark.parametrize("url", ["nonsense", "postgresql://host:port/name", "http://host/name"])
+async def test_what_is_no_address_is_not_waited_for(url: str) -> None:
+    with pytest.raises(InvalidDatabaseUrl):
+        await Database.open(StoreConfig(url=url, role="shard"))
+
+
+async def test_a_migration_that_may_not_be_made_says_so(
+    empty_database: str, connect: Connect
+) -> None:
+    await (await connect(empty_database)).execute("CREATE ROLE reader")
+    connection = await connect(empty_database, role="reader")
+    with pytest.raises(RightMissing):
+        await migrate(connection)

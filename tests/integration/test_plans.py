@@ -6,6 +6,7 @@ A day's table is never analysed before it is used, so neither is it here.
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,7 +18,8 @@ from wheelsched.store.connection import Connection, use_plain_values
 from wheelsched.store.database import PLANNING
 from wheelsched.store.queries import load_queries
 
-QUERIES = load_queries("timers.sql") | load_queries("runs.sql") | load_queries("leases.sql")
+FILES = ("timers.sql", "runs.sql", "outcomes.sql", "jobs.sql", "retention.sql")
+QUERIES = {name: sql for file_name in FILES for name, sql in load_queries(file_name).items()}
 MILLION = 1_000_000
 BATCH = 1_000
 DUE_US = 1_800_000_000_000_000
@@ -40,7 +42,8 @@ FILL = """
         CASE WHEN random() < 0.001 THEN 'armed' ELSE 'succeeded' END, 1, job_id
     FROM timers;
     INSERT INTO retries
-    SELECT job_id, due_at - interval '10 minutes', partition, due_at FROM timers LIMIT 10000;
+    SELECT job_id, due_at - interval '10 minutes', job_id, partition, due_at
+    FROM timers LIMIT 10000;
     ANALYZE timers;
 """
 
@@ -71,17 +74,36 @@ async def _fill(url: str) -> None:
     await connection.close()
 
 
-@pytest.fixture
-async def shard(filled: str) -> AsyncIterator[Connection]:
+@asynccontextmanager
+async def connected(url: str, role: str) -> AsyncIterator[Connection]:
     """A connection as the store's are. What it writes is undone."""
-    settings = {"search_path": "wheelsched", "role": "wheelsched_shard", **PLANNING["shard"]}
-    connection = await asyncpg.connect(filled, server_settings=settings)
+    settings = {"search_path": "wheelsched", "role": f"wheelsched_{role}", **PLANNING[role]}
+    connection = await asyncpg.connect(url, server_settings=settings)
     await use_plain_values(connection)
     transaction = connection.transaction()
     await transaction.start()
     yield connection
     await transaction.rollback()
     await connection.close()
+
+
+@pytest.fixture
+async def shard(filled: str) -> AsyncIterator[Connection]:
+    async with connected(filled, "shard") as connection:
+        yield connection
+
+
+@pytest.fixture
+async def api(filled: str) -> AsyncIterator[Connection]:
+    async with connected(filled, "api") as connection:
+        await connection.execute("SELECT set_config('wheelsched.tenant', $1, true)", str(SHARD))
+        yield connection
+
+
+@pytest.fixture
+async def owner(filled: str) -> AsyncIterator[Connection]:
+    async with connected(filled, "owner") as connection:
+        yield connection
 
 
 async def explain(connection: Connection, name: str, *arguments: object) -> dict[str, Any]:
@@ -128,6 +150,14 @@ async def test_load_reads_the_owned_partitions_up_to_the_horizon(shard: Connecti
     plan = await explain(shard, "load_timers", OWNED, until_us)
     check(plan, MINUTE_US // 1_000 + len(OWNED))
     check(await explain(shard, "load_retries", OWNED, until_us), 0)
+
+
+async def test_reload_looks_every_job_up_by_its_key(shard: Connection) -> None:
+    job_ids = [job_id for job_id, _ in await hot_jobs(shard)]
+    until_us = DUE_US + 60 * MINUTE_US
+    check(await explain(shard, "reload_timers", job_ids, until_us), BATCH)
+    plan = await explain(shard, "reload_retries", job_ids, until_us)
+    assert "Seq Scan" not in {node["Node Type"] for node in nodes(plan)}
 
 
 async def test_arm_looks_every_timer_up_by_its_key(shard: Connection) -> None:
@@ -179,3 +209,41 @@ async def test_sweep_reads_the_owned_partitions_from_their_mark(shard: Connectio
     first_page = (-1, 0, UUID(int=0))
     plan = await explain(shard, "list_unfinished", SHARD, OWNED, *first_page, BATCH)
     check(plan, 15_000)
+
+
+# A run every minute for thirty days up to now, all ended, and one that is armed.
+LONG_HISTORY = """
+    INSERT INTO runs (job_id, due_at, tenant_id, partition, state)
+    SELECT $1::uuid, now() - n * interval '1 minute', $2::uuid, 0, 'succeeded'
+    FROM generate_series(1, 43200) AS n
+    UNION ALL
+    SELECT $1, now() + interval '1 minute', $2, 0, 'armed'
+"""
+
+
+async def test_a_change_of_a_job_does_not_read_its_history(api: Connection) -> None:
+    job_id = uuid4()
+    await api.execute(
+        "SELECT make_days(ARRAY(SELECT current_date - n FROM generate_series(-1, 31) AS n))"
+    )
+    await api.execute(LONG_HISTORY, job_id, SHARD)
+    check(await explain(api, "list_too_late", job_id), 1)
+    check(await explain(api, "withdraw_armed", job_id, "paused"), 1)
+    assert await api.fetchval("SELECT count(*) FROM runs WHERE state = 'skipped'") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "index"),
+    [
+        ("forget_answers", (90,), "idempotency_by_age"),
+        ("lock_one_offs", (7, 0, UUID(int=0), BATCH), "one_offs_by_end"),
+    ],
+)
+async def test_retention_reads_what_is_old_only(
+    owner: Connection, name: str, arguments: tuple[object, ...], index: str
+) -> None:
+    await owner.execute("SET LOCAL enable_seqscan = off")  # the tables are empty here
+    plan = await explain(owner, name, *arguments)
+    conditions = [node["Index Cond"] for node in nodes(plan) if node.get("Index Name") == index]
+    assert len(conditions) == 1
+    assert "statement_timestamp()" in conditions[0]

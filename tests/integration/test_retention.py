@@ -2,16 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from tests.postgres import Connect
 
 from wheelsched.config import StoreConfig
+from wheelsched.daemon.shard import _keep_house
 from wheelsched.store.connection import Connection
 from wheelsched.store.database import Database
+from wheelsched.store.queries import load_queries
 from wheelsched.store.retention import Retention
 
+HISTORY = load_queries("history.sql")
+TENANT = uuid4()
 INSERT = """
     INSERT INTO runs (job_id, due_at, tenant_id, partition, state)
     VALUES ($1, clock_timestamp() - make_interval(days => $2), $1, 0, 'dead')
@@ -37,6 +41,139 @@ async def make_old(owner: Connection, *ages: int) -> None:
             "SELECT make_days(ARRAY[(now() AT TIME ZONE 'UTC')::date - $1::int])", age
         )
         await owner.execute(INSERT, uuid4(), age)
+
+
+OLD_DAYS = 8
+
+
+async def add_job(
+    owner: Connection, kind: str = "at", age_days: int = OLD_DAYS, tenant_id: UUID = TENANT
+) -> UUID:
+    """A job that finished so many days ago, and is counted."""
+    job_id = uuid4()
+    await owner.execute(
+        "INSERT INTO jobs SELECT $1::uuid, $2, 0, $1::uuid::text, 'finished', 1,"
+        " json_build_object('spec', json_build_object('kind', $3::text)), '{}', at, at"
+        " FROM (SELECT now() - make_interval(days => $4)) AS finished (at)",
+        job_id,
+        tenant_id,
+        kind,
+        age_days,
+    )
+    await owner.execute(
+        "INSERT INTO tenants (tenant_id, name) VALUES ($1::uuid, $1::uuid::text)"
+        " ON CONFLICT DO NOTHING",
+        tenant_id,
+    )
+    await owner.execute(
+        "INSERT INTO job_counts VALUES ($1, 1)"
+        " ON CONFLICT (tenant_id) DO UPDATE SET jobs = job_counts.jobs + 1",
+        tenant_id,
+    )
+    return job_id
+
+
+async def job_ids(owner: Connection) -> set[UUID]:
+    return {row["job_id"] for row in await owner.fetch("SELECT job_id FROM jobs")}
+
+
+async def add_run(connection: Connection, job_id: UUID, state: str) -> None:
+    await connection.execute(
+        "INSERT INTO runs (job_id, due_at, tenant_id, partition, state)"
+        " VALUES ($1, clock_timestamp(), $2, 0, $3)",
+        job_id,
+        TENANT,
+        state,
+    )
+
+
+async def wait_for_lock(owner: Connection, statement: str) -> None:
+    """Returns when such a statement waits for a lock."""
+    async with asyncio.timeout(30):
+        while not await owner.fetchval(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE query LIKE '%' || $1 AND wait_event_type = 'Lock'",
+            statement,
+        ):
+            await asyncio.sleep(0.005)
+
+
+async def test_one_offs_that_ended_long_ago_are_removed_in_batches(
+    retention: Retention, owner: Connection
+) -> None:
+    kept = {await add_job(owner, age_days=6), await add_job(owner, kind="cron")}
+    for _ in range(5):
+        await add_job(owner)
+    assert await retention.remove_one_offs(batch=2) == 5
+    assert await job_ids(owner) == kept
+    assert await owner.fetchval("SELECT jobs FROM job_counts") == 2
+    assert await retention.remove_one_offs() == 0
+
+
+async def test_a_one_off_with_a_live_run_stays_and_stops_no_other(
+    retention: Retention, owner: Connection
+) -> None:
+    live = set()
+    for state in ("armed", "running", "retrying"):
+        live.add(job_id := await add_job(owner, age_days=20))
+        await add_run(owner, job_id, state)
+    await add_run(owner, await add_job(owner), "succeeded")
+    assert await retention.remove_one_offs(batch=1) == 1
+    assert await job_ids(owner) == live
+    assert await owner.fetchval("SELECT count(*) FROM runs") == 4
+
+
+async def test_a_one_off_that_somebody_asks_a_run_of_stays(
+    retention: Retention, owner: Connection, database: str, connect: Connect
+) -> None:
+    job_id = await add_job(owner)
+    asking = await connect(database)
+    async with asking.transaction():
+        await asking.execute("SELECT set_config('wheelsched.tenant', $1, true)", str(TENANT))
+        now_us = await asking.fetchval("SELECT clock_timestamp()")
+        await asking.fetch(HISTORY["request_runs"], [job_id], [now_us], ["manual"], [None])
+        assert await retention.remove_one_offs() == 0
+    assert await retention.remove_one_offs() == 0
+    assert await job_ids(owner) == {job_id}
+
+
+async def test_who_removes_one_offs_counts_by_tenant(
+    retention: Retention, owner: Connection, database: str, connect: Connect
+) -> None:
+    """Two at once would otherwise wait for each other's counts."""
+    for _ in range(20):
+        await add_job(owner, tenant_id=uuid4())
+    holder = await connect(database, lock_timeout="1ms")
+    lock = "SELECT FROM job_counts ORDER BY tenant_id LIMIT $1 FOR UPDATE"
+    async with holder.transaction():
+        await holder.execute(lock, 1)
+        removing = asyncio.create_task(retention.remove_one_offs())
+        await wait_for_lock(owner, "WITH removed%")
+        await holder.execute(lock, 20)
+    assert await removing == 20
+
+
+async def test_a_shard_keeps_house(database: str, owner: Connection) -> None:
+    await add_job(owner)
+    await make_old(owner, 91)
+    keeping = asyncio.create_task(_keep_house(StoreConfig(url=database, role="shard")))
+    async with asyncio.timeout(30):
+        while await job_ids(owner) or await owner.fetchval("SELECT count(*) FROM runs"):
+            await asyncio.sleep(0.005)
+    keeping.cancel()
+
+
+async def test_a_turn_lasts_as_long_as_its_work(
+    database: str, owner: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def drop(self: Retention, days: int) -> int:
+        await owner.execute("SELECT pg_sleep(1)")
+        return days
+
+    monkeypatch.setattr(Retention, "_drop", drop)
+    config = StoreConfig(url=database, role="owner", command_timeout_ms=200)
+    async with await Database.open(config) as hasty:
+        assert await Retention(hasty).drop_old_days(90) == 90
 
 
 async def test_coming_days_are_made_once(retention: Retention) -> None:
@@ -91,12 +228,7 @@ async def test_dropping_does_not_stop_the_hot_path(
     async with reader.transaction():
         await reader.fetch("SELECT * FROM runs")
         dropping = asyncio.create_task(retention.drop_old_days())
-        async with asyncio.timeout(30):
-            while not await owner.fetchval(
-                "SELECT count(*) FROM pg_stat_activity"
-                " WHERE query LIKE 'ALTER TABLE%' AND wait_event_type = 'Lock'"
-            ):
-                await asyncio.sleep(0.005)
+        await wait_for_lock(owner, "ALTER TABLE%")
         await hot.execute(INSERT, uuid4(), 0)
         await hot.execute("UPDATE runs SET state = 'succeeded'")
     assert await dropping == 2

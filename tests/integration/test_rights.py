@@ -8,7 +8,18 @@ from tests.postgres import Connect
 
 from wheelsched.store.connection import Connection
 
-GUARDED = ("tenants", "jobs", "timers", "runs", "attempts", "retries", "dead", "audit")
+GUARDED = (
+    "tenants",
+    "jobs",
+    "job_counts",
+    "timers",
+    "runs",
+    "attempts",
+    "retries",
+    "dead",
+    "audit",
+    "idempotency",
+)
 DUE_US = 1_800_000_000_000_000
 
 
@@ -29,8 +40,14 @@ async def tenants(database: str, connect: Connect) -> tuple[UUID, UUID]:
             tenant_id,
             DUE_US,
         )
+        await owner.execute("INSERT INTO job_counts VALUES ($1, 1)", tenant_id)
+        await owner.execute(
+            "INSERT INTO tokens VALUES ($1, $2, 'a', '{}')", job_id.bytes, tenant_id
+        )
         await owner.execute("INSERT INTO timers VALUES ($1, 0, 1, $2)", job_id, DUE_US)
-        await owner.execute("INSERT INTO retries VALUES ($1, $2, 0, $2)", job_id, DUE_US)
+        await owner.execute(
+            "INSERT INTO retries VALUES ($1, $2, $3, 0, $2)", job_id, DUE_US, tenant_id
+        )
         await owner.execute(
             "INSERT INTO runs (job_id, due_at, tenant_id, partition, state)"
             " VALUES ($1, $2, $3, 0, 'dead')",
@@ -49,6 +66,9 @@ async def tenants(database: str, connect: Connect) -> tuple[UUID, UUID]:
         await owner.execute(
             "INSERT INTO audit (tenant_id, actor, verb, subject) VALUES ($1, 'a', 'b', 'c')",
             tenant_id,
+        )
+        await owner.execute(
+            "INSERT INTO idempotency VALUES ($1, 'key', '', $2, $2)", tenant_id, DUE_US
         )
     return mine, theirs
 
@@ -69,11 +89,45 @@ async def test_the_api_sees_the_rows_of_the_tenant_it_named_and_no_others(api: C
         assert await api.fetchval(f"SELECT count(*) FROM {table}") == 0, table
 
 
+async def test_a_tenant_sees_no_token_and_writes_no_tenant(
+    api: Connection, tenants: tuple[UUID, UUID]
+) -> None:
+    assert await api.fetchval("SELECT count(*) FROM tokens") == 0
+    assert await api.execute("UPDATE tenants SET job_quota = 1000000") == "UPDATE 0"
+    assert await api.execute("UPDATE tokens SET scopes = '{admin}'") == "UPDATE 0"
+    await refused(api, "INSERT INTO tenants VALUES (gen_random_uuid(), 'new')")
+    await refused(api, f"INSERT INTO tokens VALUES ('x', '{tenants[0]}', 'a', '{{}}')")
+
+
+async def test_before_it_knows_a_tenant_the_api_finds_one_token_by_its_digest(
+    database: str, connect: Connect, tenants: tuple[UUID, UUID]
+) -> None:
+    nobody = await connect(database, role="wheelsched_api")
+    owner = await connect(database)
+    digest = await owner.fetchval("SELECT digest FROM tokens WHERE tenant_id = $1", tenants[1])
+    rows = await nobody.fetch("SELECT tenant_id FROM find_token($1)", digest)
+    assert [row["tenant_id"] for row in rows] == [tenants[1]]
+    assert await nobody.fetch("SELECT * FROM find_token('x')") == []
+    assert await nobody.fetchval("SELECT count(*) FROM tokens") == 0
+
+
+async def test_an_operator_sees_tenants_and_tokens_and_nothing_that_belongs_to_them(
+    database: str, connect: Connect, tenants: tuple[UUID, UUID]
+) -> None:
+    operator = await connect(database, role="wheelsched_api")
+    await operator.execute("SELECT set_config('wheelsched.operator', 'true', false)")
+    for table in ("tenants", "tokens", "audit"):
+        assert await operator.fetchval(f"SELECT count(*) FROM {table}") == 2, table
+    for table in ("jobs", "timers", "runs", "attempts", "retries", "dead"):
+        assert await operator.fetchval(f"SELECT count(*) FROM {table}") == 0, table
+
+
 async def test_the_api_changes_nothing_of_others(
     api: Connection, database: str, connect: Connect
 ) -> None:
     owner = await connect(database)
-    for table in ("timers", "retries", "runs", "attempts", "dead", "jobs"):
+    assert await api.execute("UPDATE runs SET state = 'skipped'") == "UPDATE 1"
+    for table in ("timers", "retries", "dead", "jobs"):
         assert await api.execute(f"DELETE FROM {table}") == "DELETE 1", table
         assert await owner.fetchval(f"SELECT count(*) FROM {table}") == 1, table
 
@@ -100,6 +154,8 @@ async def test_what_the_api_cannot_do(api: Connection) -> None:
     await refused(api, "DELETE FROM shards")
     await refused(api, "UPDATE partitions SET epoch = 0")
     await refused(api, "UPDATE audit SET actor = 'nobody'")
+    await refused(api, "DELETE FROM runs")
+    await refused(api, "DELETE FROM attempts")
     await refused(api, "DROP TABLE jobs")
     await refused(api, "SELECT make_day('runs', '2030-01-01', 50)")
 
@@ -107,10 +163,18 @@ async def test_what_the_api_cannot_do(api: Connection) -> None:
 async def test_what_a_shard_cannot_do(database: str, connect: Connect) -> None:
     shard = await connect(database, role="wheelsched_shard")
     await refused(shard, "SELECT * FROM tokens")
+    await refused(shard, "SELECT * FROM find_token('x')")
+    await refused(shard, "UPDATE tenants SET weight = 9")
     await refused(shard, "DELETE FROM jobs")
     await refused(shard, "UPDATE jobs SET definition = '{}'")
     await refused(shard, "DROP TABLE timers")
     await refused(shard, "DELETE FROM audit")
+    await refused(shard, "INSERT INTO audit (actor, verb, subject) VALUES ('a', 'b', 'c')")
+    await refused(shard, "INSERT INTO partitions (partition) VALUES (7)")
+    await refused(shard, "DELETE FROM partitions")
+    await refused(shard, "DELETE FROM runs")
+    await refused(shard, "DELETE FROM attempts")
+    await refused(shard, "INSERT INTO timers VALUES (gen_random_uuid(), 0, 1, now())")
 
 
 async def refused(connection: Connection, statement: str) -> None:

@@ -6,13 +6,17 @@ from tests.postgres import Connect
 from wheelsched.store.queries import load_queries, query_files
 
 ROLES = {
+    "audit.sql": "wheelsched_api",
     "history.sql": "wheelsched_api",
+    "idempotency.sql": "wheelsched_api",
     "jobs.sql": "wheelsched_api",
     "leases.sql": "wheelsched_shard",
     "migrate.sql": "wheelsched_owner",
+    "outcomes.sql": "wheelsched_shard",
     "retention.sql": "wheelsched_owner",
     "runs.sql": "wheelsched_shard",
     "session.sql": "wheelsched_api",
+    "tenants.sql": "wheelsched_api",
     "timers.sql": "wheelsched_shard",
 }
 SCRIPTS = {"make_ledger", "lock_ledger", "use_schema"}  # statements that cannot be prepared

@@ -62,6 +62,12 @@ class Cluster:
         if not self.data.exists():
             self._initialise()
 
+    def clear_runtime(self) -> None:
+        """Removes the directory of the sockets where that is not the home."""
+        runtime = self.line_path.parent
+        if runtime != self.home:
+            shutil.rmtree(runtime, ignore_errors=True)
+
     def command(self, arguments: list[str]) -> list[str]:
         """The command line of the server."""
         program = str(self._binaries / "postgres")
@@ -84,11 +90,12 @@ class Cluster:
         return len(lines) > 7 and lines[0] == str(pid) and lines[7].strip() == "ready"
 
     def open_log(self) -> IO[bytes]:
-        """The log to append to; a long one is set aside first."""
+        """The log to append to; a long one is set aside first. What it says is its owner's."""
         with contextlib.suppress(FileNotFoundError):
             if self.log_path.stat().st_size > LARGEST_LOG_BYTES:
                 self.log_path.rename(self.log_path.with_suffix(".log.1"))
-        return self.log_path.open("ab")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        return os.fdopen(os.open(self.log_path, flags, mode=0o600), "ab")
 
     def log_tail(self) -> str:
         """The last lines of the log, for the message of an error."""

@@ -5,15 +5,15 @@ forever, on either side.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
-from uuid import UUID
 
 import asyncpg
 
 from wheelsched.config import StoreConfig
-from wheelsched.errors import PoolExhausted
+from wheelsched.errors import InvalidDatabaseUrl, PoolExhausted, SchemaTooOld
+from wheelsched.ports import Caller
 from wheelsched.store.connection import Connection, use_plain_values
 from wheelsched.store.failure import named_failures
 from wheelsched.store.migrate import check_schema
@@ -51,15 +51,19 @@ class Database:
     @classmethod
     async def open(cls, config: StoreConfig) -> Self:
         """Connects, and refuses a schema that is not the program's."""
-        with named_failures():
-            work = await _pool(config, config.connections, config.command_timeout_ms)
+        with named_failures(), ExitStack() as opened:
             try:
-                lease = await _pool(config, config.lease_connections, config.lease_timeout_ms)
-                async with work.acquire() as connection:
-                    await check_schema(connection)
-            except BaseException:
-                work.terminate()
-                raise
+                work = await _pool(config, config.connections, config.command_timeout_ms)
+            except asyncpg.InvalidParameterValueError as error:  # the server knows no such role
+                raise SchemaTooOld from error
+            except ValueError as error:
+                raise InvalidDatabaseUrl(f"{InvalidDatabaseUrl.__doc__} ({error})") from error
+            opened.callback(work.terminate)
+            lease = await _pool(config, config.lease_connections, config.lease_timeout_ms)
+            opened.callback(lease.terminate)
+            async with work.acquire() as connection:
+                await check_schema(connection)
+            opened.pop_all()
         return cls(config, work, lease)
 
     async def close(self) -> None:
@@ -107,10 +111,17 @@ class Database:
             yield connection
 
     @asynccontextmanager
-    async def tenant(self, tenant_id: UUID) -> AsyncIterator[Connection]:
-        """A transaction that sees the rows of one tenant, by the rules of the database."""
+    async def tenant(self, caller: Caller) -> AsyncIterator[Connection]:
+        """A transaction that sees the rows of the caller's tenant, by the rules of the database."""
         async with self.connection() as connection, connection.transaction():
-            await connection.execute(QUERIES["name_tenant"], str(tenant_id))
+            await connection.execute(QUERIES["name_tenant"], str(caller.tenant_id))
+            yield connection
+
+    @asynccontextmanager
+    async def operator(self) -> AsyncIterator[Connection]:
+        """A transaction that sees all tenants and tokens, and nothing that belongs to them."""
+        async with self.connection() as connection, connection.transaction():
+            await connection.execute(QUERIES["name_operator"])
             yield connection
 
     @asynccontextmanager

@@ -7,7 +7,16 @@ import asyncpg
 import msgspec
 from msgspec import Raw, Struct
 
-from wheelsched.core.model import Job, JobState, Run, RunState, SkipReason, Target, Trigger
+from wheelsched.core.model import (
+    Job,
+    JobState,
+    Lane,
+    Run,
+    RunState,
+    SkipReason,
+    Target,
+    Trigger,
+)
 from wheelsched.core.policy import MisfirePolicy, OverlapPolicy, RetryPolicy
 from wheelsched.core.spec import Spec
 
@@ -30,7 +39,6 @@ class Definition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     idempotency_key: str
 
 
-FIELDS = Definition.__struct_fields__
 DECODER = msgspec.json.Decoder(Definition)
 ENCODER = msgspec.json.Encoder()
 TAGS = msgspec.json.Decoder(dict[str, str])
@@ -38,7 +46,21 @@ TAGS = msgspec.json.Decoder(dict[str, str])
 
 def encode_definition(job: Job) -> bytes:
     """The JSON document of a job."""
-    return ENCODER.encode(Definition(**{name: getattr(job, name) for name in FIELDS}))
+    return ENCODER.encode(
+        Definition(
+            schedule=job.schedule,
+            spec=job.spec,
+            anchor_us=job.anchor_us,
+            target=job.target,
+            payload=job.payload,
+            misfire=job.misfire,
+            overlap=job.overlap,
+            retry=job.retry,
+            timeout_us=job.timeout_us,
+            priority=job.priority,
+            idempotency_key=job.idempotency_key,
+        )
+    )
 
 
 def encode_tags(job: Job) -> str:
@@ -59,7 +81,17 @@ def decode_job(row: Row) -> Job:
         created_at_us=row["created_at"],
         updated_at_us=row["updated_at"],
         paused_at_us=row["paused_at"],
-        **{name: getattr(definition, name) for name in FIELDS},
+        schedule=definition.schedule,
+        spec=definition.spec,
+        anchor_us=definition.anchor_us,
+        target=definition.target,
+        payload=definition.payload,
+        misfire=definition.misfire,
+        overlap=definition.overlap,
+        retry=definition.retry,
+        timeout_us=definition.timeout_us,
+        priority=definition.priority,
+        idempotency_key=definition.idempotency_key,
     )
 
 
@@ -72,6 +104,7 @@ def decode_run(row: Row) -> Run:
         tenant_id=row["tenant_id"],
         state=RunState(row["state"]),
         trigger=Trigger(row["trigger"]),
+        lane=Lane(row["lane"]),
         backfill_of_us=row["backfill_of"],
         attempt=row["attempt"],
         attempts_before=row["attempts_before"],

@@ -176,7 +176,7 @@ def _join(cluster: Cluster) -> socket.socket | None:
 def _found(plan: Plan, cluster: Cluster) -> socket.socket:
     """Starts a supervisor, in a session of its own: Ctrl-C is for us, the server ends after us."""
     ours, theirs = socket.socketpair()
-    with theirs, cluster.log_path.open("ab") as log:
+    with theirs, cluster.open_log() as log:
         program = [sys.executable, "-m", "wheelsched.store.supervisor"]
         started = subprocess.run(  # noqa: S603 - ourselves
             [*program, msgspec.json.encode(plan).decode()],

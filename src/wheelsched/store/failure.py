@@ -12,7 +12,10 @@ import asyncpg
 import structlog
 
 from wheelsched.errors import (
+    DatabaseNotFound,
     DayMissing,
+    InvalidDatabaseUrl,
+    KeyTaken,
     RightMissing,
     SchemaTooOld,
     StoreContention,
@@ -28,10 +31,11 @@ log = structlog.get_logger("wheelsched.store")
 # By SQLSTATE, or by its class: https://www.postgresql.org/docs/current/errcodes-appendix.html
 NAMES: dict[str, type[StoreError]] = {
     "08": StoreUnavailable,
-    "23514": DayMissing,  # no table for a run's day: nothing else checks what we write
+    "23505": KeyTaken,
     "25006": StoreUnavailable,  # read-only: we talk to a standby
     "25P03": StoreTimeout,  # idle in a transaction for too long
     "28": RightMissing,
+    "3D000": DatabaseNotFound,
     "40": StoreContention,
     "42501": RightMissing,
     "42P01": SchemaTooOld,
@@ -52,9 +56,11 @@ def named_failures() -> Iterator[None]:
     try:
         yield
     except asyncpg.PostgresError as error:
-        kind = _kind(error.sqlstate or "")
+        kind = _kind(error)
         log.warning("store.failed", error=kind.__name__, sqlstate=error.sqlstate, detail=str(error))
         raise kind(f"{kind.__doc__} ({error})") from error
+    except asyncpg.ClientConfigurationError as error:
+        raise InvalidDatabaseUrl(f"{InvalidDatabaseUrl.__doc__} ({error})") from error
     except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, EOFError) as error:
         kind = StoreTimeout if isinstance(error, TimeoutError) else StoreUnavailable
         log.warning("store.failed", error=kind.__name__, detail=str(error))
@@ -64,7 +70,10 @@ def named_failures() -> Iterator[None]:
         raise StoreUnavailable from error
 
 
-def _kind(sqlstate: str) -> type[StoreError]:
+def _kind(error: asyncpg.PostgresError) -> type[StoreError]:
+    sqlstate = error.sqlstate or ""
+    if sqlstate == "23514" and error.constraint_name is None:
+        return DayMissing  # no table for the row, where a check would have a name
     for length in (5, 3, 2):
         if sqlstate[:length] in NAMES:
             return NAMES[sqlstate[:length]]

@@ -13,13 +13,17 @@ from typing import Self
 from uuid import UUID
 
 import asyncpg
+import structlog
 
 from wheelsched.config import StoreConfig
+from wheelsched.core.partition import PARTITIONS, partition_of
 from wheelsched.errors import StoreUnavailable
 from wheelsched.ports import Hint
 from wheelsched.store.connection import Connection
 from wheelsched.store.failure import named_failures
 from wheelsched.store.queries import load_queries
+
+log = structlog.get_logger("wheelsched.store")
 
 QUERIES = load_queries("session.sql")
 CHANNEL = "wheelsched"
@@ -37,8 +41,8 @@ class PostgresHints:
         """Listens from now on. After an error it is opened anew, and everything loaded again."""
 
         def receive(_: object, __: int, ___: str, payload: object) -> None:
-            partition, job_id = str(payload).split()
-            on_hint(Hint(int(partition), UUID(job_id)))
+            for parsed in parse_hints(str(payload)):
+                on_hint(parsed)
 
         with named_failures():
             connection = await asyncpg.connect(
@@ -75,3 +79,28 @@ class PostgresHints:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+async def hint(connection: Connection, job_id: UUID) -> None:
+    """Tells the shard of a job that it has changed, when the transaction commits."""
+    await connection.execute(QUERIES["hint"], job_id)
+
+
+def parse_hints(payload: str) -> list[Hint]:
+    """The hints that a notice spells. Anybody may notify: what is none is logged and ignored.
+
+    `7` is a partition that became free, `7 <job id>` a job of that partition, and `* <job ids>`
+    jobs of any.
+    """
+    place, *job_ids = payload.split(" ")
+    try:
+        jobs = [UUID(job_id) for job_id in job_ids]
+        if place == "*":
+            return [Hint(partition_of(job_id), job_id) for job_id in jobs]
+        partition = int(place)
+    except ValueError:
+        partition = -1
+    if not 0 <= partition < PARTITIONS or len(job_ids) > 1:
+        log.warning("hint.ignored", payload=payload[:80])
+        return []
+    return [Hint(partition, jobs[0] if jobs else None)]

@@ -3,17 +3,21 @@
 Invariant: nothing here arms a run. What a person asks for waits for the shard that owns it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 import asyncpg
 
+from wheelsched.core.audit import asked
 from wheelsched.core.model import Attempt, Run, RunKey
 from wheelsched.core.outcome import Failed
 from wheelsched.errors import DayMissing, RunNotFound, RunNotLive
-from wheelsched.ports import RequestedRun
+from wheelsched.ports import Caller, DeadFilter, RequestedRun, Settled
+from wheelsched.store.audit import note
 from wheelsched.store.database import Database
 from wheelsched.store.definition import decode_run
+from wheelsched.store.hints import hint
+from wheelsched.store.outcomes import note_stale, settle
 from wheelsched.store.queries import load_queries
 
 QUERIES = load_queries("history.sql")
@@ -28,8 +32,8 @@ class PostgresHistory:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def get_run(self, tenant_id: UUID, key: RunKey) -> tuple[Run, list[Attempt]]:
-        async with self._database.tenant(tenant_id) as connection:
+    async def get_run(self, caller: Caller, key: RunKey) -> tuple[Run, list[Attempt]]:
+        async with self._database.tenant(caller) as connection:
             row = await connection.fetchrow(QUERIES["get_run"], *key)
             if row is None:
                 raise RunNotFound
@@ -37,32 +41,40 @@ class PostgresHistory:
         return decode_run(row), [decode_attempt(attempt) for attempt in attempts]
 
     async def list_runs(
-        self, tenant_id: UUID, job_id: UUID, limit: int, before_us: int | None = None
+        self, caller: Caller, job_id: UUID, limit: int, before_us: int | None = None
     ) -> list[Run]:
-        async with self._database.tenant(tenant_id) as connection:
+        async with self._database.tenant(caller) as connection:
             rows = await connection.fetch(QUERIES["list_runs"], job_id, before_us, limit)
         return [decode_run(row) for row in rows]
 
     async def list_dead(
-        self, tenant_id: UUID, limit: int, after: RunKey | None = None
-    ) -> list[RunKey]:
+        self, caller: Caller, wanted: DeadFilter, limit: int, after: RunKey | None = None
+    ) -> list[Run]:
         position = after or BEFORE_ALL
-        async with self._database.tenant(tenant_id) as connection:
+        async with self._database.tenant(caller) as connection:
             rows = await connection.fetch(
-                QUERIES["list_dead"], position.due_us, position.job_id, limit
+                QUERIES["list_dead"],
+                position.due_us,
+                position.job_id,
+                wanted.job_id,
+                wanted.since_us,
+                wanted.until_us,
+                limit,
             )
-        return [RunKey(*row) for row in rows]
+        return [decode_run(row) for row in rows]
 
-    async def request(self, tenant_id: UUID, runs: Sequence[RequestedRun]) -> set[RunKey]:
+    async def request(self, caller: Caller, runs: Sequence[RequestedRun]) -> set[RunKey]:
         try:
-            return await self._request(tenant_id, runs)
+            return await self._request(caller, runs)
         except DayMissing:
             await self._database.fetchval(DAYS, [run.key.due_us for run in runs])
-            return await self._request(tenant_id, runs)
+            return await self._request(caller, runs)
 
-    async def cancel(self, tenant_id: UUID, key: RunKey) -> bool:
-        async with self._database.tenant(tenant_id) as connection:
+    async def cancel(self, caller: Caller, key: RunKey) -> bool:
+        async with self._database.tenant(caller) as connection:
             before = await connection.fetchrow(QUERIES["cancel_run"], *key)
+            if before is not None and before["hints"]:
+                await note(connection, caller.tenant_id, caller.actor, asked("cancel", [key]))
         if before is None:
             raise RunNotFound
         if before["state"] not in ("armed", "running", "retrying", "cancelled"):
@@ -71,19 +83,39 @@ class PostgresHistory:
             before["state"] in STATES_THAT_WAIT or before["is_early"]
         )
 
-    async def retry(self, tenant_id: UUID, keys: Collection[RunKey]) -> set[RunKey]:
-        async with self._database.tenant(tenant_id) as connection:
+    async def retry(
+        self, caller: Caller, keys: Sequence[RunKey], *, delay_us: int = 0, spacing_us: int = 0
+    ) -> set[RunKey]:
+        async with self._database.tenant(caller) as connection:
             rows = await connection.fetch(
-                QUERIES["retry_runs"], [key.job_id for key in keys], [key.due_us for key in keys]
+                QUERIES["retry_runs"],
+                [key.job_id for key in keys],
+                [key.due_us for key in keys],
+                delay_us,
+                spacing_us,
             )
-        return set(keys) - {RunKey(row["job_id"], row["due_at"]) for row in rows}
+            revived = {RunKey(row["job_id"], row["due_at"]) for row in rows}
+            if revived:
+                await note(connection, caller.tenant_id, caller.actor, asked("retry", revived))
+        return set(keys) - revived
 
-    async def heartbeat(self, tenant_id: UUID, key: RunKey, token: int) -> bool:
-        async with self._database.tenant(tenant_id) as connection:
+    async def heartbeat(self, caller: Caller, key: RunKey, token: int) -> bool:
+        async with self._database.tenant(caller) as connection:
             return bool(await connection.fetchval(QUERIES["heartbeat"], *key, token))
 
-    async def _request(self, tenant_id: UUID, runs: Sequence[RequestedRun]) -> set[RunKey]:
-        async with self._database.tenant(tenant_id) as connection:
+    async def answer(self, caller: Caller, settled: Settled) -> bool:
+        async with self._database.tenant(caller) as connection:
+            if await settle(connection, [settled]) == []:
+                await hint(connection, settled.key.job_id)
+                return True
+            if await note_stale(connection, [settled]):
+                return False
+            if await connection.fetchrow(QUERIES["get_run"], *settled.key) is None:
+                raise RunNotFound
+            return True
+
+    async def _request(self, caller: Caller, runs: Sequence[RequestedRun]) -> set[RunKey]:
+        async with self._database.tenant(caller) as connection:
             rows = await connection.fetch(
                 QUERIES["request_runs"],
                 [run.key.job_id for run in runs],
@@ -91,7 +123,10 @@ class PostgresHistory:
                 [run.trigger for run in runs],
                 [run.backfill_of_us for run in runs],
             )
-        return {run.key for run in runs} - {RunKey(row["job_id"], row["due_at"]) for row in rows}
+            added = {RunKey(row["job_id"], row["due_at"]) for row in rows}
+            if added:
+                await note(connection, caller.tenant_id, caller.actor, asked("request", added))
+        return {run.key for run in runs} - added
 
 
 def decode_attempt(row: asyncpg.Record) -> Attempt:

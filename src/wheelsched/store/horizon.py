@@ -5,7 +5,6 @@ Invariant: no object is made per timer. A row is 42 bytes on the wire, and 28 in
 
 import sys
 from array import array
-from collections.abc import Sequence
 
 from wheelsched.ports import UUID_BYTES, Horizon, Retry
 
@@ -37,14 +36,14 @@ class HorizonDecoder:
         if len(self._pending) >= BLOCK_BYTES:
             self._take_rows()
 
-    def finish(self, retries: Sequence[Retry]) -> Horizon:
+    def finish(self, retries: tuple[Retry, ...]) -> Horizon:
         """The whole horizon, after the last part; what is left over is the trailer."""
         self._take_rows()
         return Horizon(
             job_ids=bytes(self._job_ids),
             due_us=_integers("q", self._due),
             versions=_integers("i", self._versions),
-            retries=tuple(retries),
+            retries=retries,
         )
 
     def _take_rows(self) -> None:

@@ -42,6 +42,7 @@ class PostgresLeases:
                     shard_id=row["shard_id"],
                     renewals=row["renewals"],
                     is_expired=row["is_expired"],
+                    is_leaving=row["is_leaving"],
                     started_at_us=row["started_at"],
                     address=row["address"],
                 )
@@ -59,10 +60,12 @@ class PostgresLeases:
             await refuse_old(self._database, lease)
         return [Ownership(row["partition"], lease.shard_id, row["epoch"]) for row in rows]
 
-    async def release(self, lease: Lease, partitions: Collection[int]) -> Lease:
+    async def release(
+        self, lease: Lease, partitions: Collection[int], *, is_leaving: bool = False
+    ) -> Lease:
         async with self._database.lease_connection() as connection:
             fence = await connection.fetchval(
-                QUERIES["release"], lease.shard_id, lease.fence, sorted(partitions)
+                QUERIES["release"], lease.shard_id, lease.fence, sorted(partitions), is_leaving
             )
         if fence is None:
             await refuse_old(self._database, lease)
@@ -78,6 +81,11 @@ class PostgresLeases:
     async def leave(self, lease: Lease) -> None:
         async with self._database.lease_connection() as connection:
             await connection.execute(QUERIES["leave_shards"], lease.shard_id)
+
+    async def read_clock(self) -> int:
+        async with self._database.lease_connection() as connection:
+            now_us: int = await connection.fetchval(QUERIES["read_clock"])
+        return now_us
 
 
 async def refuse_old(database: Database, lease: Lease) -> None:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from wheelsched.errors import SchemaDiverged, SchemaTooNew, SchemaTooOld
 from wheelsched.store.connection import Connection
+from wheelsched.store.failure import named_failures
 from wheelsched.store.queries import load_queries
 
 QUERIES = load_queries("migrate.sql")
@@ -45,16 +46,17 @@ def known_migrations() -> list[Migration]:
 
 async def migrate(connection: Connection) -> list[Migration]:
     """Applies what is missing, and returns it."""
-    await _make_ledger(connection)
-    async with connection.transaction():
-        await connection.execute(QUERIES["lock_ledger"])
-        missing = await _missing(connection)
-        await connection.execute(QUERIES["use_schema"])
-        for migration in missing:
-            await connection.execute(migration.sql)
-            await connection.execute(
-                QUERIES["note_migration"], migration.number, migration.name, migration.digest
-            )
+    with named_failures():
+        await _make_ledger(connection)
+        async with connection.transaction():
+            await connection.execute(QUERIES["lock_ledger"])
+            missing = await _missing(connection)
+            await connection.execute(QUERIES["use_schema"])
+            for migration in missing:
+                await connection.execute(migration.sql)
+                await connection.execute(
+                    QUERIES["note_migration"], migration.number, migration.name, migration.digest
+                )
     return missing
 
 

@@ -3,12 +3,22 @@
 Invariant: they share the connections of one role; what that role may not do, no part can.
 """
 
-from wheelsched.ports import HistoryStore, JobStore, LeaseStore, RunStore, TimerStore
+from wheelsched.ports import (
+    HistoryStore,
+    IdempotencyStore,
+    JobStore,
+    LeaseStore,
+    RunStore,
+    TenantStore,
+    TimerStore,
+)
 from wheelsched.store.database import Database
 from wheelsched.store.history import PostgresHistory
+from wheelsched.store.idempotency import PostgresIdempotency
 from wheelsched.store.jobs import PostgresJobs
 from wheelsched.store.leases import PostgresLeases
 from wheelsched.store.runs import PostgresRuns
+from wheelsched.store.tenants import PostgresTenants
 from wheelsched.store.timers import PostgresTimers
 
 
@@ -21,3 +31,5 @@ class PostgresStore:
         self.runs: RunStore = PostgresRuns(database)
         self.jobs: JobStore = PostgresJobs(database)
         self.history: HistoryStore = PostgresHistory(database)
+        self.tenants: TenantStore = PostgresTenants(database)
+        self.idempotency: IdempotencyStore = PostgresIdempotency(database)

@@ -1,11 +1,12 @@
-"""Stage *sweep*, on Postgres: the daily tables of runs, made ahead and dropped past retention.
+"""Stage *sweep*, on Postgres: daily tables and one-offs, made ahead and removed past retention.
 
-Invariant: no statement here takes a lock that the hot path waits for. Any number of processes
-may do this at once, and each may be cut short anywhere.
+Invariant: no statement here takes a lock that the hot path waits for, and no job goes that has a
+live run. Any number of processes may do this at once, and each may be cut short anywhere.
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from uuid import UUID
 
 import asyncpg
 
@@ -14,9 +15,17 @@ from wheelsched.store.database import Database
 from wheelsched.store.queries import load_queries
 
 QUERIES = load_queries("retention.sql")
-FORGET = (QUERIES["forget_days"], QUERIES["forget_dead"], QUERIES["forget_retries"])
+FORGET = (
+    QUERIES["forget_days"],
+    QUERIES["forget_dead"],
+    QUERIES["forget_retries"],
+    QUERIES["forget_answers"],
+)
 DAYS_AHEAD = 3
 RETENTION_DAYS = 90
+ONE_OFF_DAYS = 7  # they count against the quota of their tenant for so long
+ONE_OFF_BATCH = 1_000
+BEFORE_ALL = (0, UUID(int=0))
 
 
 class Retention:
@@ -39,6 +48,21 @@ class Retention:
         async with self._turn() as is_ours:
             return await self._drop(days) if is_ours else 0
 
+    async def remove_one_offs(self, days: int = ONE_OFF_DAYS, batch: int = ONE_OFF_BATCH) -> int:
+        """Removes the one-offs that ended so long ago, and gives how many they were.
+
+        Their history stays for its own retention. Each batch is a transaction.
+        """
+        removed, after = 0, BEFORE_ALL
+        while True:
+            async with self._database.connection() as connection, connection.transaction():
+                rows = await connection.fetch(QUERIES["lock_one_offs"], days, *after, batch)
+                if not rows:
+                    return removed
+                job_ids = [row["job_id"] for row in rows]
+                removed += await connection.fetchval(QUERIES["remove_one_offs"], job_ids)
+                after = (rows[-1]["updated_at"], rows[-1]["job_id"])
+
     async def _drop(self, days: int) -> int:
         async with self._database.connection() as connection:
             await _run_each(connection, QUERIES["write_detachments"], days)
@@ -54,6 +78,7 @@ class Retention:
             turn = connection.transaction()
             await turn.start()
             try:
+                await connection.execute(QUERIES["wait_idle"])
                 await connection.execute(QUERIES["take_turn"])
                 is_ours = True
             except asyncpg.LockNotAvailableError:

@@ -1,16 +1,18 @@
 """Stages *settle* and *sweep*, on Postgres.
 
-Invariant: an outcome changes its run only while the run is live and has the outcome's token.
+Invariant: what a sweep gives is of partitions that the shard owns, and it goes on only under a
+token that is newer than all before.
 """
 
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from wheelsched.core.model import Run, RunKey, RunState
+from wheelsched.core.model import Run, RunKey
 from wheelsched.core.partition import partition_of
 from wheelsched.ports import Adoption, Checked, Lease, Settled
 from wheelsched.store.database import Database
 from wheelsched.store.definition import decode_run
+from wheelsched.store.outcomes import in_turns, note_stale, settle
 from wheelsched.store.queries import load_queries
 from wheelsched.store.timers import won_keys
 
@@ -27,27 +29,12 @@ class PostgresRuns:
     async def settle(self, settled: Sequence[Settled]) -> set[RunKey]:
         if not settled:
             return set()
-        row = await self._database.fetchrow(
-            QUERIES["settle"],
-            [outcome.key.job_id for outcome in settled],
-            [outcome.key.due_us for outcome in settled],
-            [outcome.token for outcome in settled],
-            [outcome.state for outcome in settled],
-            [outcome.started_at_us for outcome in settled],
-            [outcome.finished_at_us for outcome in settled],
-            [outcome.lateness_us for outcome in settled],
-            [outcome.http_status for outcome in settled],
-            [outcome.error for outcome in settled],
-            [outcome.retry_at_us for outcome in settled],
-            [outcome.skip_reason for outcome in settled],
-        )
-        assert row
-        if row["changed"] == len(settled):
-            return set()
-        changed = set(row["positions"] or ())
-        return await self._note_stale(
-            [outcome for position, outcome in enumerate(settled, 1) if position not in changed]
-        )
+        stale: set[RunKey] = set()
+        async with self._database.connection() as connection:
+            for turn in in_turns(settled):
+                if unchanged := await settle(connection, turn):
+                    stale |= await note_stale(connection, unchanged)
+        return stale
 
     async def list_unfinished(
         self, lease: Lease, partitions: Collection[int], limit: int, after: Run | None = None
@@ -82,24 +69,9 @@ class PostgresRuns:
         )
         return [
             Checked(
-                key=RunKey(row["job_id"], row["due_at"]),
-                state=RunState(row["state"]),
-                token=row["token"],
+                run=decode_run(row),
                 version=row["version"],
                 heartbeat_at_us=row["heartbeat_at"],
             )
             for row in rows
         ]
-
-    async def _note_stale(self, outcomes: list[Settled]) -> set[RunKey]:
-        rows = await self._database.fetch(
-            QUERIES["note_stale"],
-            [outcome.key.job_id for outcome in outcomes],
-            [outcome.key.due_us for outcome in outcomes],
-            [outcome.token for outcome in outcomes],
-            [outcome.started_at_us for outcome in outcomes],
-            [outcome.finished_at_us for outcome in outcomes],
-            [outcome.http_status for outcome in outcomes],
-            [outcome.error for outcome in outcomes],
-        )
-        return {RunKey(row["job_id"], row["due_at"]) for row in rows}

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import select
 import selectors
 import signal
 import socket
@@ -31,6 +32,8 @@ PR_SET_PDEATHSIG = 1
 POLL_S = 0.01
 MOST_RELAUNCHES = 60
 LONGEST_REST_S = 1.0
+BEGIN_REST_S = 0.1
+MEMORY_IN_USE = "pre-existing shared memory block"
 STOP_SIGNALS = ((signal.SIGINT, 30), (signal.SIGQUIT, 10), (signal.SIGKILL, 10))
 
 
@@ -88,7 +91,7 @@ class Supervisor:
         try:
             self._cluster.end_leftover_server(STOP_SIGNALS)
             self._cluster.prepare()
-            self._launch()
+            self._begin()
             self._serve()
         except (StoreError, OSError) as failure:
             answer = Failed(type(failure).__name__, str(failure))
@@ -97,6 +100,23 @@ class Supervisor:
         finally:
             self._listener.close()
             self._stop()
+
+    def _begin(self) -> None:
+        """Launches, again and again while a process of the server before is still at work.
+
+        One that computes does not notice at once that its server was killed, and Postgres refuses
+        to start while it has the memory of that server.
+        """
+        for _ in range(int(self._plan.start_timeout_ms / 1000 / BEGIN_REST_S)):
+            try:
+                self._launch()
+            except EmbeddedServerFailure as failure:
+                if MEMORY_IN_USE not in str(failure):
+                    raise
+                select.select((), (), (), BEGIN_REST_S)
+            else:
+                return
+        self._launch()
 
     def _launch(self) -> None:
         with self._cluster.open_log() as log:
@@ -266,8 +286,11 @@ def main() -> None:
         except BlockingIOError:
             send(line, Taken())
             return
+        # Whoever held the lock before may have cleared the directory of the sockets.
+        cluster = plan.cluster()
         with listen(cluster.line_path) as listener:
             Supervisor(plan, listener, line).run()
+        cluster.clear_runtime()
 
 
 if __name__ == "__main__":

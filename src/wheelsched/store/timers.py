@@ -4,19 +4,24 @@ Invariant: a due time is claimed by moving its timer from it, and only while the
 held under the statement's fence.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 import asyncpg
+import msgspec
+import structlog
 
-from wheelsched.core.model import Job, RunKey
-from wheelsched.errors import DayMissing
-from wheelsched.ports import Claim, ClaimedRetry, Horizon, Lease, Retry
+from wheelsched.core.model import Job, Lane, Run, RunKey
+from wheelsched.errors import DayMissing, KeyTaken
+from wheelsched.ports import Claim, ClaimedRetry, Horizon, Lease, Mark, Retry
 from wheelsched.store.database import Database
-from wheelsched.store.definition import decode_job
+from wheelsched.store.definition import decode_job, decode_run
 from wheelsched.store.horizon import HorizonDecoder
 from wheelsched.store.leases import refuse_old
 from wheelsched.store.queries import load_queries
+
+log = structlog.get_logger("wheelsched.store")
 
 QUERIES = load_queries("timers.sql")
 MISSED_BATCH = 50  # claims, with up to a thousand runs each, joined by nested loops
@@ -36,28 +41,40 @@ class PostgresTimers:
                 QUERIES["load_timers"], wanted, until_us, output=decoder.feed, format="binary"
             )
             waiting = await connection.fetch(QUERIES["load_retries"], wanted, until_us)
-        retries = [Retry(RunKey(row["job_id"], row["due_at"]), row["retry_at"]) for row in waiting]
-        return decoder.finish(retries)
+        return decoder.finish(decode_retries(waiting))
+
+    async def reload(self, job_ids: Collection[UUID], until_us: int) -> Horizon:
+        wanted = list(set(job_ids))
+        async with self._database.connection() as connection:
+            timers = await connection.fetch(QUERIES["reload_timers"], wanted, until_us)
+            waiting = await connection.fetch(QUERIES["reload_retries"], wanted, until_us)
+        return Horizon(
+            job_ids=b"".join(row["job_id"].bytes for row in timers),
+            due_us=array("q", [row["due_at"] for row in timers]),
+            versions=array("i", [row["version"] for row in timers]),
+            retries=decode_retries(waiting),
+        )
 
     async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
-        return [
-            decode_job(row)
-            for row in await self._database.fetch(QUERIES["read_jobs"], list(job_ids))
-        ]
+        rows = await self._database.fetch(QUERIES["read_jobs"], list(job_ids))
+        return [job for job in map(_read_job, rows) if job is not None]
 
     async def arm(self, lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
         assert len({claim.job_id for claim in claims}) == len(claims), "a job is claimed twice"
         simple = [claim for claim in claims if is_simple(claim)]
         missed = [claim for claim in claims if not is_simple(claim)]
-        lost = await self._arm_simple(lease, simple) if simple else set()
+        try:
+            lost = await self._arm_simple(lease, simple) if simple else set()
+        except KeyTaken:  # a job that was resumed from before meets runs that it had
+            lost, missed = set(), [*missed, *simple]
         for start in range(0, len(missed), MISSED_BATCH):
             lost |= await self._arm_missed(lease, missed[start : start + MISSED_BATCH])
         return lost
 
-    async def arm_retries(self, lease: Lease, retries: Sequence[ClaimedRetry]) -> set[RunKey]:
+    async def arm_retries(self, lease: Lease, retries: Sequence[ClaimedRetry]) -> list[Run]:
         if not retries:
-            return set()
-        row = await self._database.fetchrow(
+            return []
+        rows = await self._database.fetch(
             QUERIES["arm_retries"],
             lease.shard_id,
             lease.fence,
@@ -66,15 +83,18 @@ class PostgresTimers:
             [retry.retry_at_us for retry in retries],
             [retry.token for retry in retries],
         )
-        return {retry.key for retry in retries} - await won_keys(self._database, lease, row)
+        if not rows[0]["is_held"]:
+            await refuse_old(self._database, lease)
+        return [decode_run(row) for row in rows if row["job_id"] is not None]
 
-    async def advance(self, lease: Lease, live_since_us: Mapping[int, int]) -> None:
+    async def advance(self, lease: Lease, marks: Mapping[int, Mark]) -> None:
         await self._database.fetch(
             QUERIES["advance_live_since"],
             lease.shard_id,
             lease.fence,
-            list(live_since_us.keys()),
-            list(live_since_us.values()),
+            list(marks),
+            [mark.live_since_us for mark in marks.values()],
+            [mark.token for mark in marks.values()],
         )
 
     async def finish(self, lease: Lease, job_ids: Collection[UUID]) -> None:
@@ -82,9 +102,13 @@ class PostgresTimers:
             QUERIES["finish_jobs"], lease.shard_id, lease.fence, list(job_ids)
         )
 
-    async def pause_gone(self, lease: Lease, job_ids: Collection[UUID]) -> None:
+    async def pause_gone(self, lease: Lease, versions: Mapping[UUID, int]) -> None:
         await self._database.fetch(
-            QUERIES["pause_gone_jobs"], lease.shard_id, lease.fence, list(job_ids)
+            QUERIES["pause_gone_jobs"],
+            lease.shard_id,
+            lease.fence,
+            list(versions),
+            list(versions.values()),
         )
 
     async def _arm_simple(self, lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
@@ -109,10 +133,11 @@ class PostgresTimers:
         return {RunKey(claim.job_id, claim.due_us) for claim in claims if claim.job_id not in won}
 
     async def _arm_missed(self, lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
-        runs = [(claim, run.due_us, run.token, None) for claim in claims for run in claim.runs]
-        skips = [(claim, claim.skip.last_us, None, claim.skip) for claim in claims if claim.skip]
-        decided = [*runs, *skips]
-        due_us = [due_us for _, due_us, _, _ in decided]
+        runs = [(claim, run) for claim in claims for run in claim.runs]
+        skips = [(claim, claim.skip) for claim in claims if claim.skip]
+        decided_claims = [claim for claim, _ in (*runs, *skips)]
+        due_us = [run.due_us for _, run in runs] + [skip.last_us for _, skip in skips]
+        of_no_skip, of_no_run = [None] * len(runs), [None] * len(skips)
         row = await self._write_runs(
             due_us,
             QUERIES["arm_missed"],
@@ -122,16 +147,17 @@ class PostgresTimers:
             [claim.due_us for claim in claims],
             [claim.version for claim in claims],
             [claim.next_due_us for claim in claims],
-            [claim.job_id for claim, _, _, _ in decided],
+            [claim.job_id for claim in decided_claims],
             due_us,
-            [claim.tenant_id for claim, _, _, _ in decided],
-            [token for _, _, token, _ in decided],
-            [skip and skip.reason for _, _, _, skip in decided],
-            [skip and skip.count for _, _, _, skip in decided],
-            [skip and skip.first_us for _, _, _, skip in decided],
+            [claim.tenant_id for claim in decided_claims],
+            [*(run.token for _, run in runs), *of_no_run],
+            [*(run.lane for _, run in runs), *(Lane.ON_TIME for _ in skips)],
+            [*of_no_skip, *(skip.reason for _, skip in skips)],
+            [*of_no_skip, *(skip.count for _, skip in skips)],
+            [*of_no_skip, *(skip.first_us for _, skip in skips)],
         )
         won = await won_keys(self._database, lease, row)
-        return {RunKey(claim.job_id, due_us) for claim, due_us, _, _ in runs} - won
+        return {RunKey(claim.job_id, run.due_us) for claim, run in runs} - won
 
     async def _write_runs(self, due_us: list[int], sql: str, *arguments: object) -> asyncpg.Record:
         """Runs a statement that writes runs, and makes the tables of days that nobody made ahead:
@@ -145,9 +171,26 @@ class PostgresTimers:
         return row
 
 
+def _read_job(row: asyncpg.Record) -> Job | None:
+    """A job, unless this program cannot read it: a newer one may have written it."""
+    try:
+        return decode_job(row)
+    except msgspec.DecodeError as error:
+        log.error("job.unreadable", job_id=str(row["job_id"]), error=str(error))  # noqa: TRY400
+        return None
+
+
 def is_simple(claim: Claim) -> bool:
-    """Whether the claim is for the run of its own due time and nothing else."""
-    return claim.skip is None and len(claim.runs) == 1 and claim.runs[0].due_us == claim.due_us
+    """Whether the claim is for the run of its own due time, on time, and nothing else."""
+    if claim.skip is not None or len(claim.runs) != 1:
+        return False
+    run = claim.runs[0]
+    return run.due_us == claim.due_us and run.lane is Lane.ON_TIME
+
+
+def decode_retries(rows: Iterable[asyncpg.Record]) -> tuple[Retry, ...]:
+    """The runs that wait, from their rows of `retries`."""
+    return tuple(Retry(RunKey(row["job_id"], row["due_at"]), row["retry_at"]) for row in rows)
 
 
 async def won_keys(database: Database, lease: Lease, row: asyncpg.Record | None) -> set[RunKey]:

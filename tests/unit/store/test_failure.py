@@ -34,11 +34,20 @@ def raised(error: Exception) -> BaseException:
         (asyncpg.InvalidPasswordError("no"), errors.RightMissing),
         (asyncpg.UndefinedTableError("runs"), errors.SchemaTooOld),
         (asyncpg.CheckViolationError("no partition"), errors.DayMissing),
+        (asyncpg.InvalidCatalogNameError("no database"), errors.DatabaseNotFound),
+        (asyncpg.ClientConfigurationError("invalid DSN"), errors.InvalidDatabaseUrl),
+        (asyncpg.UniqueViolationError("twice"), errors.KeyTaken),
         (asyncpg.DivisionByZeroError("bug"), errors.StoreFault),
     ],
 )
 def test_every_failure_has_a_name(error: Exception, name: type[errors.StoreError]) -> None:
     assert type(raised(error)) is name
+
+
+def test_a_check_that_fails_is_no_missing_day() -> None:
+    error = asyncpg.CheckViolationError("partition")
+    error.constraint_name = "partitions_partition_check"
+    assert type(raised(error)) is errors.StoreFault
 
 
 def test_the_message_says_what_it_means_and_what_the_database_said() -> None:

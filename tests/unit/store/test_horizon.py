@@ -26,7 +26,7 @@ async def test_whatever_the_parts_are_cut_at(
     decoder = HorizonDecoder()
     for start in range(0, len(data), size):
         await decoder.feed(data[start : start + size])
-    assert list(decoder.finish([])) == timers
+    assert list(decoder.finish(())) == timers
 
 
 @pytest.mark.parametrize("beyond", [-1, 0, 1])
@@ -35,4 +35,4 @@ async def test_more_than_a_block_at_once(beyond: int) -> None:
     timers = [(UUID(int=number), number, number + 1) for number in range(count)]
     decoder = HorizonDecoder()
     await decoder.feed(wire(timers))
-    assert list(decoder.finish([])) == timers
+    assert list(decoder.finish(())) == timers

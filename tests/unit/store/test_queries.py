@@ -19,6 +19,13 @@ def test_no_statement_is_unused(file_name: str) -> None:
         assert f'["{name}"]' in PROGRAM, f"{name} of {file_name} is used nowhere"
 
 
+def test_no_line_is_too_long_to_read() -> None:
+    store = Path(wheelsched.store.__file__).parent
+    for path in (*store.glob("sql/*.sql"), *store.glob("migrations/*.sql")):
+        longest = max(path.read_text().splitlines(), key=len)
+        assert len(longest) <= 100, f"{path.name}: {longest}"
+
+
 def test_no_statement_is_written_in_python() -> None:
     """Statements begin with these words, and prose does not write them in capitals."""
     found = re.findall(r'"[^"\n]*\b(?:SELECT|INSERT INTO|UPDATE|DELETE FROM)\b[^"\n]*"', PROGRAM)

@@ -4,6 +4,10 @@
 DO $$
 DECLARE
     role_name text;
+    -- From Postgres 16 on, who makes a role is a member of it that may not become it.
+    needed text := CASE
+        WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER'
+    END;
 BEGIN
     FOREACH role_name IN ARRAY ARRAY['wheelsched_owner', 'wheelsched_shard', 'wheelsched_api'] LOOP
         BEGIN
@@ -12,7 +16,7 @@ BEGIN
             NULL;
         END;
     END LOOP;
-    IF NOT pg_has_role(CURRENT_USER, 'wheelsched_owner', 'MEMBER') THEN
+    IF NOT pg_has_role(CURRENT_USER, 'wheelsched_owner', needed) THEN
         EXECUTE format('GRANT wheelsched_owner TO %I', CURRENT_USER);
     END IF;
 END

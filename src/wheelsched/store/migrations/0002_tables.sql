@@ -5,6 +5,7 @@ CREATE TABLE tenants (
     name           text NOT NULL UNIQUE,
     weight         integer NOT NULL DEFAULT 1 CHECK (weight > 0),
     job_quota      integer NOT NULL DEFAULT 100000 CHECK (job_quota >= 0),
+    requests_per_second integer NOT NULL DEFAULT 1000 CHECK (requests_per_second > 0),
     secrets        text[] NOT NULL DEFAULT '{}',
     created_at     timestamptz NOT NULL DEFAULT clock_timestamp()
 );
@@ -20,10 +21,18 @@ CREATE TABLE tokens (
 );
 CREATE INDEX tokens_of_tenant ON tokens (tenant_id);
 
+-- How many jobs each tenant has, to hold against its quota without counting them. Whoever adds or
+-- removes jobs changes it in the same transaction, last of all: it is the one row that all who
+-- register for a tenant wait for.
+CREATE TABLE job_counts (
+    tenant_id      uuid PRIMARY KEY REFERENCES tenants,
+    jobs           bigint NOT NULL
+) WITH (fillfactor = 10);
+
 -- Wide and cold: read when a run is armed, written by people.
 CREATE TABLE jobs (
     job_id         uuid PRIMARY KEY,
-    tenant_id      uuid NOT NULL REFERENCES tenants,
+    tenant_id      uuid NOT NULL,
     partition      smallint NOT NULL CHECK (partition BETWEEN 0 AND 255),
     name           text NOT NULL,
     state          text NOT NULL CHECK (state IN ('active', 'paused', 'finished')),
@@ -35,8 +44,11 @@ CREATE TABLE jobs (
     paused_at      timestamptz,
     UNIQUE (tenant_id, name)
 );
+COMMENT ON COLUMN jobs.tenant_id IS
+    'that it exists is checked once for all jobs of a registration, by job_counts';
 COMMENT ON COLUMN jobs.definition IS 'json and not jsonb: the payload is kept byte for byte';
-CREATE INDEX jobs_by_tag ON jobs USING gin (tags jsonb_path_ops);
+CREATE INDEX one_offs_by_end ON jobs (updated_at, job_id)
+    WHERE state = 'finished' AND definition -> 'spec' ->> 'kind' = 'at';
 
 -- Narrow and hot: the next due time of each active job, and no other.
 CREATE TABLE timers (
@@ -71,6 +83,7 @@ CREATE TABLE runs (
     had_retry      boolean NOT NULL DEFAULT false,
     state          text NOT NULL,
     trigger        text NOT NULL DEFAULT 'schedule',
+    lane           text NOT NULL DEFAULT 'on_time',
     skip_reason    text,
     error          text,
     PRIMARY KEY (job_id, due_at)
@@ -94,11 +107,13 @@ CREATE TABLE attempts (
     PRIMARY KEY (job_id, due_at, token, outcome)
 ) PARTITION BY RANGE (due_at);
 
--- The runs that are live and were not simply armed for their first attempt: they wait for a
--- further one, or for one that a person asked for. Few, so they may have an index of their own.
+-- The runs that are live and not simply armed for their first attempt: they are running, wait for
+-- a further attempt, or for one that a person asked for. Few, so they may have an index of their
+-- own.
 CREATE TABLE retries (
     job_id         uuid NOT NULL,
     due_at         timestamptz NOT NULL,
+    tenant_id      uuid NOT NULL,
     partition      smallint NOT NULL,
     retry_at       timestamptz,
     PRIMARY KEY (job_id, due_at)
@@ -123,6 +138,7 @@ CREATE TABLE shards (
     renewals       bigint NOT NULL DEFAULT 0,
     expires_at     timestamptz NOT NULL,
     started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    is_leaving     boolean NOT NULL DEFAULT false,
     address        text,
     UNIQUE (shard_id, fence)
 ) WITH (fillfactor = 50);
@@ -131,10 +147,12 @@ CREATE TABLE partitions (
     partition      smallint PRIMARY KEY CHECK (partition BETWEEN 0 AND 255),
     owner          uuid REFERENCES shards ON DELETE SET NULL,
     epoch          integer NOT NULL DEFAULT 0,
-    live_since     timestamptz NOT NULL DEFAULT '-infinity'
+    live_since     timestamptz NOT NULL DEFAULT '-infinity',
+    marked_by      bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 COMMENT ON COLUMN partitions.live_since IS
-    'no armed or running run has an earlier due time, unless it is in retries';
+    'no live run has an earlier due time, unless it is in retries';
+COMMENT ON COLUMN partitions.marked_by IS 'the token that live_since was last raised with';
 CREATE INDEX partitions_of_owner ON partitions (owner);
 INSERT INTO partitions (partition) SELECT generate_series(0, 255);
 

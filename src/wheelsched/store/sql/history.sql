@@ -11,28 +11,37 @@ ORDER BY due_at DESC
 LIMIT $3;
 
 -- name: list_dead
-SELECT job_id, due_at FROM dead
-WHERE tenant_id = current_tenant() AND (due_at, job_id) > ($1::timestamptz, $2::uuid)
-ORDER BY due_at, job_id
-LIMIT $3;
+SELECT runs.*
+FROM dead JOIN runs USING (job_id, due_at)
+WHERE dead.tenant_id = current_tenant()
+  AND (dead.due_at, dead.job_id) > ($1::timestamptz, $2::uuid)
+  AND ($3::uuid IS NULL OR dead.job_id = $3)
+  AND dead.due_at >= coalesce($4::timestamptz, '-infinity')
+  AND dead.due_at < coalesce($5::timestamptz, 'infinity')
+ORDER BY dead.due_at, dead.job_id
+LIMIT $6;
 
 -- name: request_runs
--- They begin as if they waited for a retry: only the shard that owns them may arm them.
+-- They begin as if they waited for a retry: only the shard that owns them may arm them. The lock
+-- keeps their jobs from being removed meanwhile.
 WITH given AS (
     SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::timestamptz[])
         AS run (job_id, due_at, trigger, backfill_of)
+), known AS (
+    SELECT job_id, tenant_id, partition FROM jobs WHERE job_id = ANY ($1::uuid[]) FOR KEY SHARE
 ), added AS (
     INSERT INTO runs (
-        job_id, due_at, tenant_id, partition, state, trigger, backfill_of, retry_at, had_retry
+        job_id, due_at, tenant_id, partition, state, trigger, lane, backfill_of, retry_at, had_retry
     )
-    SELECT given.job_id, given.due_at, jobs.tenant_id, jobs.partition, 'retrying', given.trigger,
+    SELECT given.job_id, given.due_at, known.tenant_id, known.partition, 'retrying', given.trigger,
+        CASE given.trigger WHEN 'backfill' THEN 'late' ELSE 'on_time' END,
         given.backfill_of, given.due_at, true
-    FROM given JOIN jobs USING (job_id)
+    FROM given JOIN known USING (job_id)
     ON CONFLICT DO NOTHING
-    RETURNING job_id, due_at, partition, retry_at
+    RETURNING job_id, due_at, tenant_id, partition, retry_at
 ), waiting AS (
-    INSERT INTO retries (job_id, due_at, partition, retry_at)
-    SELECT job_id, due_at, partition, retry_at FROM added
+    INSERT INTO retries (job_id, due_at, tenant_id, partition, retry_at)
+    SELECT job_id, due_at, tenant_id, partition, retry_at FROM added
 )
 SELECT job_id, due_at, pg_notify('wheelsched', partition || ' ' || job_id) FROM added;
 
@@ -57,13 +66,18 @@ WITH before AS (
 SELECT before.state, before.is_early, (SELECT count(*) FROM hinted) AS hints FROM before;
 
 -- name: retry_runs
+-- Only while their jobs are there, and keeps these from being removed meanwhile.
 WITH given AS (
-    SELECT * FROM unnest($1::uuid[], $2::timestamptz[]) AS run (job_id, due_at)
+    SELECT job_id, due_at, ($3::bigint + (position - 1) * $4::bigint) * interval '1 us' AS delay
+    FROM unnest($1::uuid[], $2::timestamptz[]) WITH ORDINALITY AS run (job_id, due_at, position)
+), known AS MATERIALIZED (
+    SELECT job_id FROM jobs WHERE job_id = ANY ($1::uuid[]) ORDER BY job_id FOR KEY SHARE
 ), revived AS (
     UPDATE runs
-    SET state = 'retrying', retry_at = date_trunc('milliseconds', clock_timestamp()),
-        attempts_before = attempt, finished_at = NULL, had_retry = true
-    FROM given
+    SET state = 'retrying',
+        retry_at = date_trunc('milliseconds', clock_timestamp() + given.delay),
+        attempts_before = attempt, finished_at = NULL, had_retry = true, lane = 'late'
+    FROM given JOIN known USING (job_id)
     WHERE runs.job_id = given.job_id
       AND runs.due_at = given.due_at
       AND runs.state IN ('dead', 'cancelled')
@@ -75,8 +89,8 @@ WITH given AS (
       AND dead.due_at = revived.due_at
       AND dead.job_id = revived.job_id
 ), waiting AS (
-    INSERT INTO retries (job_id, due_at, partition, retry_at)
-    SELECT job_id, due_at, partition, retry_at FROM revived
+    INSERT INTO retries (job_id, due_at, tenant_id, partition, retry_at)
+    SELECT job_id, due_at, tenant_id, partition, retry_at FROM revived
     ON CONFLICT (job_id, due_at) DO UPDATE SET retry_at = excluded.retry_at
 )
 SELECT job_id, due_at, pg_notify('wheelsched', partition || ' ' || job_id) FROM revived;

@@ -4,6 +4,9 @@ VALUES ($1, $2, clock_timestamp() + $3 * interval '1 microsecond')
 ON CONFLICT (shard_id) DO UPDATE SET address = excluded.address
 RETURNING fence;
 
+-- name: read_clock
+SELECT clock_timestamp();
+
 -- name: renew
 UPDATE shards
 SET expires_at = clock_timestamp() + $2 * interval '1 microsecond', renewals = renewals + 1
@@ -14,7 +17,9 @@ RETURNING renewals;
 SELECT fence FROM shards WHERE shard_id = $1;
 
 -- name: look_at_shards
-SELECT shard_id, renewals, expires_at < clock_timestamp() AS is_expired, started_at, address
+SELECT
+    shard_id, renewals, expires_at < clock_timestamp() AS is_expired, is_leaving, started_at,
+    address
 FROM shards;
 
 -- name: look_at_partitions
@@ -32,30 +37,48 @@ WHERE partition = ANY ($3::smallint[]) AND (owner IS NULL OR owner = fence.shard
 RETURNING partition, epoch;
 
 -- name: release
--- Raising the fence changes a key: it waits for the statements in flight under the old one.
-WITH raised AS (
-    UPDATE shards SET fence = $2 + 1
+-- Raising the fence changes a key: it waits for the statements in flight under the old one. Sent
+-- again, it finds the fence raised and frees nothing: the shard may have them back by then.
+WITH before AS MATERIALIZED (
+    SELECT shard_id, fence FROM shards
     WHERE shard_id = $1 AND fence IN ($2, $2 + 1)
-    RETURNING shard_id, fence
+    FOR UPDATE
+), raised AS (
+    UPDATE shards SET fence = $2 + 1, is_leaving = is_leaving OR $4
+    FROM before
+    WHERE shards.shard_id = before.shard_id AND before.fence = $2
+    RETURNING shards.shard_id
 ), freed AS (
     UPDATE partitions SET owner = NULL
     FROM raised
     WHERE partition = ANY ($3::smallint[]) AND owner = raised.shard_id
+    RETURNING partition
+), hinted AS (
+    SELECT count(pg_notify('wheelsched', partition::text)) FROM freed
 )
-SELECT fence FROM raised;
+SELECT $2 + 1 AS fence FROM before, hinted;
 
 -- name: take_over
 -- The foreign key frees the partitions of the shard in the same statement.
 WITH fence AS MATERIALIZED (
     SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
+), ended AS (
+    DELETE FROM shards
+    USING fence
+    WHERE shards.shard_id = $3
+      AND shards.shard_id <> fence.shard_id
+      AND shards.renewals = $4
+      AND shards.expires_at < clock_timestamp()
+    RETURNING shards.shard_id
+), hinted AS (
+    SELECT count(pg_notify('wheelsched', partitions.partition::text))
+    FROM ended JOIN partitions ON partitions.owner = ended.shard_id
 )
-DELETE FROM shards
-USING fence
-WHERE shards.shard_id = $3
-  AND shards.shard_id <> fence.shard_id
-  AND shards.renewals = $4
-  AND shards.expires_at < clock_timestamp()
-RETURNING shards.shard_id;
+SELECT shard_id FROM ended, hinted;
 
 -- name: leave_shards
-DELETE FROM shards WHERE shard_id = $1;
+WITH ended AS (
+    DELETE FROM shards WHERE shard_id = $1 RETURNING shard_id
+)
+SELECT count(pg_notify('wheelsched', partitions.partition::text))
+FROM ended JOIN partitions ON partitions.owner = ended.shard_id;

@@ -1,7 +1,13 @@
 -- name: make_days_ahead
-SELECT make_days(
-    ARRAY(SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date + n FROM generate_series(-1, $1::integer) AS n)
-);
+SELECT make_days(ARRAY(
+    SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date + n
+    FROM generate_series(-1, $1::integer) AS n
+));
+
+-- name: wait_idle
+-- The turn is a transaction that waits for the work of another connection: each statement there
+-- has its timeout, and all of them together take as long as there are days to drop.
+SET LOCAL idle_in_transaction_session_timeout = 0;
 
 -- name: take_turn
 -- A table that is neither written nor vacuumed in daily life; readers are not disturbed.
@@ -41,10 +47,51 @@ DELETE FROM days WHERE day < (clock_timestamp() AT TIME ZONE 'UTC')::date - $1::
 
 -- name: forget_dead
 DELETE FROM dead
-WHERE due_at < date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
+WHERE due_at < date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
     - make_interval(days => $1::integer);
 
 -- name: forget_retries
 DELETE FROM retries
-WHERE due_at < date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
+WHERE due_at < date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
     - make_interval(days => $1::integer);
+
+-- name: lock_one_offs
+-- One-offs that ended long ago, in pages. Who asks for a run of one holds a lock that is passed by.
+SELECT job_id, updated_at FROM jobs
+WHERE state = 'finished'
+  AND definition -> 'spec' ->> 'kind' = 'at'
+  AND updated_at < statement_timestamp() - make_interval(days => $1::integer)
+  AND (updated_at, job_id) > ($2::timestamptz, $3::uuid)
+ORDER BY updated_at, job_id
+LIMIT $4
+FOR UPDATE SKIP LOCKED;
+
+-- name: remove_one_offs
+-- A statement after the locks, so that it sees every run that was asked for before them.
+WITH removed AS (
+    DELETE FROM jobs
+    WHERE job_id = ANY ($1::uuid[])
+      AND NOT EXISTS (
+          SELECT FROM runs
+          WHERE runs.job_id = jobs.job_id AND runs.state IN ('armed', 'running', 'retrying')
+      )
+    RETURNING tenant_id
+), gone AS (
+    SELECT tenant_id, count(*) AS jobs FROM removed GROUP BY tenant_id
+), held AS MATERIALIZED (
+    -- In one order: another that removes jobs of the same tenants waits, and is not waited for.
+    SELECT job_counts.tenant_id, gone.jobs
+    FROM gone JOIN job_counts USING (tenant_id)
+    ORDER BY job_counts.tenant_id
+    FOR NO KEY UPDATE OF job_counts
+), counted AS (
+    UPDATE job_counts SET jobs = job_counts.jobs - held.jobs
+    FROM held
+    WHERE job_counts.tenant_id = held.tenant_id
+)
+SELECT count(*) FROM removed;
+
+-- name: forget_answers
+-- Whoever sends a request again does so within the day.
+DELETE FROM idempotency
+WHERE begun_at < statement_timestamp() - make_interval(days => least($1::integer, 1));

@@ -2,11 +2,22 @@
 -- In binary an instant counts from 2000. Thirty years on, that is the count from 1970, and the
 -- program has nothing left to do to a hundred thousand of them.
 SELECT job_id, due_at + interval '946684800 seconds', version FROM timers
-WHERE partition = ANY ($1::smallint[]) AND due_at <= $2;
+WHERE partition = ANY ($1::smallint[]) AND due_at <= $2
+UNION ALL
+SELECT job_id, due_at, version FROM timers
+WHERE partition = ANY ($1::smallint[]) AND due_at = 'infinity';
 
 -- name: load_retries
 SELECT job_id, due_at, retry_at FROM retries
 WHERE partition = ANY ($1::smallint[]) AND retry_at <= $2;
+
+-- name: reload_timers
+SELECT job_id, due_at, version FROM timers WHERE job_id = ANY ($1::uuid[]) AND due_at <= $2;
+
+-- name: reload_retries
+SELECT job_id, due_at, retry_at
+FROM unnest($1::uuid[]) AS given (job_id) JOIN retries USING (job_id)
+WHERE retry_at <= $2;
 
 -- name: read_jobs
 SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at
@@ -14,10 +25,13 @@ FROM jobs
 WHERE job_id = ANY ($1::uuid[]);
 
 -- name: arm
--- The claims whose only run is that of their own due time: nearly all. The fence comes first;
--- without it no timer is moved. The answer is short: who won is listed only if not all did.
+-- The claims whose only run is that of their own due time, in the lane on time: nearly all. The
+-- fence comes first; without it no timer is moved. The answer is short: who won is listed only if
+-- not all did.
+-- Without ON CONFLICT, which would cost a fifth more: a run that is there already is an error.
 WITH fence AS MATERIALIZED (
-    SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
+    SELECT shard_id, ARRAY(SELECT partition FROM partitions WHERE owner = $1) AS owned
+    FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
 ), claims AS (
     SELECT * FROM unnest(
         $3::uuid[], $4::timestamptz[], $5::integer[], $6::timestamptz[], $7::uuid[], $8::bigint[]
@@ -28,18 +42,24 @@ WITH fence AS MATERIALIZED (
     WHERE timers.job_id = claims.job_id
       AND timers.due_at = claims.due_at
       AND timers.version = claims.version
+      AND timers.partition = ANY (fence.owned)
     RETURNING claims.job_id, claims.due_at, claims.tenant_id, claims.token, timers.partition
 ), armed AS (
     INSERT INTO runs (job_id, due_at, tenant_id, partition, state, shard, token, armed_at)
     SELECT job_id, due_at, tenant_id, partition, 'armed', $1, token, clock_timestamp() FROM moved
-    ON CONFLICT DO NOTHING
     RETURNING job_id
 ), earliest AS (
     SELECT partition, min(due_at) AS due_at FROM moved GROUP BY partition
+), high AS MATERIALIZED (
+    SELECT partitions.partition, earliest.due_at
+    FROM earliest JOIN partitions USING (partition)
+    WHERE partitions.live_since > earliest.due_at
+    ORDER BY partitions.partition
+    FOR NO KEY UPDATE OF partitions
 ), lowered AS (
-    UPDATE partitions SET live_since = earliest.due_at
-    FROM earliest
-    WHERE partitions.partition = earliest.partition AND partitions.live_since > earliest.due_at
+    UPDATE partitions SET live_since = high.due_at
+    FROM high
+    WHERE partitions.partition = high.partition AND partitions.live_since > high.due_at
 )
 SELECT
     EXISTS (SELECT FROM fence) AS is_held,
@@ -48,28 +68,31 @@ SELECT
 FROM armed;
 
 -- name: arm_missed
--- The claims that a misfire decision is about: a skip, and any number of runs, per timer.
+-- The claims that a misfire decision is about: a skip, and any number of runs, per timer. Also
+-- those that may meet runs of their own past.
 WITH fence AS MATERIALIZED (
-    SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
+    SELECT shard_id, ARRAY(SELECT partition FROM partitions WHERE owner = $1) AS owned
+    FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
 ), claims AS (
     SELECT * FROM unnest($3::uuid[], $4::timestamptz[], $5::integer[], $6::timestamptz[])
         AS claim (job_id, due_at, version, next_due_at)
 ), decided AS (
     SELECT * FROM unnest(
         $7::uuid[], $8::timestamptz[], $9::uuid[], $10::bigint[],
-        $11::text[], $12::integer[], $13::timestamptz[]
-    ) AS run (job_id, due_at, tenant_id, token, skip_reason, missed_count, missed_since)
+        $11::text[], $12::text[], $13::integer[], $14::timestamptz[]
+    ) AS run (job_id, due_at, tenant_id, token, lane, skip_reason, missed_count, missed_since)
 ), moved AS (
     UPDATE timers SET due_at = coalesce(claims.next_due_at, 'infinity')
     FROM claims, fence
     WHERE timers.job_id = claims.job_id
       AND timers.due_at = claims.due_at
       AND timers.version = claims.version
+      AND timers.partition = ANY (fence.owned)
     RETURNING timers.job_id, timers.partition
 ), written AS (
     INSERT INTO runs (
         job_id, due_at, tenant_id, partition, state, shard, token, armed_at, finished_at,
-        skip_reason, missed_count, missed_since
+        lane, skip_reason, missed_count, missed_since
     )
     SELECT
         job_id, decided.due_at, decided.tenant_id, moved.partition,
@@ -77,16 +100,28 @@ WITH fence AS MATERIALIZED (
         $1, decided.token,
         CASE WHEN decided.token IS NOT NULL THEN clock_timestamp() END,
         CASE WHEN decided.token IS NULL THEN clock_timestamp() END,
-        decided.skip_reason, decided.missed_count, decided.missed_since
+        decided.lane, decided.skip_reason, decided.missed_count, decided.missed_since
     FROM moved JOIN decided USING (job_id)
-    ON CONFLICT DO NOTHING
+    -- What a pause or an edit withdrew was never sent, and gives way when it is due after all.
+    ON CONFLICT (job_id, due_at) DO UPDATE
+    SET state = excluded.state, shard = excluded.shard, token = excluded.token,
+        armed_at = excluded.armed_at, finished_at = NULL, lane = excluded.lane,
+        skip_reason = NULL, missed_count = NULL, missed_since = NULL
+    WHERE excluded.state = 'armed' AND runs.state = 'skipped'
+      AND runs.skip_reason IN ('paused', 'edited') AND runs.armed_at IS NOT NULL
     RETURNING job_id, due_at, partition, state
 ), earliest AS (
     SELECT partition, min(due_at) AS due_at FROM written WHERE state = 'armed' GROUP BY partition
+), high AS MATERIALIZED (
+    SELECT partitions.partition, earliest.due_at
+    FROM earliest JOIN partitions USING (partition)
+    WHERE partitions.live_since > earliest.due_at
+    ORDER BY partitions.partition
+    FOR NO KEY UPDATE OF partitions
 ), lowered AS (
-    UPDATE partitions SET live_since = earliest.due_at
-    FROM earliest
-    WHERE partitions.partition = earliest.partition AND partitions.live_since > earliest.due_at
+    UPDATE partitions SET live_since = high.due_at
+    FROM high
+    WHERE partitions.partition = high.partition AND partitions.live_since > high.due_at
 )
 SELECT
     EXISTS (SELECT FROM fence) AS is_held,
@@ -96,49 +131,63 @@ FROM written;
 
 -- name: arm_retries
 WITH fence AS MATERIALIZED (
-    SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
+    SELECT shard_id, ARRAY(SELECT partition FROM partitions WHERE owner = $1) AS owned
+    FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
 ), given AS (
     SELECT * FROM unnest($3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::bigint[])
         AS retry (job_id, due_at, retry_at, token)
 ), armed AS (
     UPDATE runs
-    SET state = 'armed', shard = $1, token = given.token, armed_at = clock_timestamp(),
-        retry_at = NULL
+    SET state = 'armed', shard = $1, token = given.token, armed_at = clock_timestamp()
     FROM given, fence
     WHERE runs.job_id = given.job_id
       AND runs.due_at = given.due_at
       AND runs.retry_at = given.retry_at
       AND runs.state = 'retrying'
-    RETURNING runs.job_id, runs.due_at
+      AND runs.partition = ANY (fence.owned)
+    RETURNING runs.*
 ), marked AS (
     UPDATE retries SET retry_at = NULL
     FROM armed
     WHERE retries.job_id = armed.job_id AND retries.due_at = armed.due_at
 )
-SELECT
-    EXISTS (SELECT FROM fence) AS is_held,
-    array_agg(job_id) AS job_ids,
-    array_agg(due_at) AS due_ats
-FROM armed;
+SELECT held.is_held, armed.*
+FROM (SELECT EXISTS (SELECT FROM fence) AS is_held) AS held
+LEFT JOIN armed ON true;
 
 -- name: advance_live_since
+-- Each token once: what arrives a second time, after an arming has lowered the mark, hides nothing.
 WITH fence AS MATERIALIZED (
     SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
+), given AS (
+    SELECT * FROM unnest($3::smallint[], $4::timestamptz[], $5::bigint[])
+        AS mark (partition, live_since, token)
+), places AS MATERIALIZED (
+    SELECT partitions.partition, given.live_since, given.token
+    FROM fence, given JOIN partitions USING (partition)
+    WHERE partitions.owner = fence.shard_id
+    ORDER BY partitions.partition
+    FOR NO KEY UPDATE OF partitions
 )
-UPDATE partitions SET live_since = given.live_since
-FROM fence, unnest($3::smallint[], $4::timestamptz[]) AS given (partition, live_since)
-WHERE partitions.partition = given.partition
-  AND partitions.owner = fence.shard_id
-  AND partitions.live_since < given.live_since;
+UPDATE partitions
+SET live_since = greatest(partitions.live_since, places.live_since), marked_by = places.token
+FROM places
+WHERE partitions.partition = places.partition AND partitions.marked_by < places.token;
 
 -- name: finish_jobs
 -- Only while the timer says so: a job that was rescheduled meanwhile has a future again.
 WITH fence AS MATERIALIZED (
     SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
+), locked AS MATERIALIZED (
+    -- The job before its timer, as everybody else.
+    SELECT jobs.job_id FROM fence, jobs
+    WHERE jobs.job_id = ANY ($3::uuid[])
+    ORDER BY jobs.job_id
+    FOR NO KEY UPDATE OF jobs
 ), ended AS (
     DELETE FROM timers
-    USING fence
-    WHERE timers.job_id = ANY ($3::uuid[]) AND timers.due_at = 'infinity'
+    USING locked
+    WHERE timers.job_id = locked.job_id AND timers.due_at = 'infinity'
     RETURNING timers.job_id
 )
 UPDATE jobs SET state = 'finished', version = version + 1, updated_at = clock_timestamp()
@@ -147,14 +196,15 @@ WHERE jobs.job_id = ended.job_id AND jobs.state IN ('active', 'paused')
 RETURNING jobs.job_id;
 
 -- name: pause_gone_jobs
+-- Only the version that was sent: a job that somebody resumed or edited since goes on.
 WITH fence AS MATERIALIZED (
     SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
 ), paused AS (
     UPDATE jobs
-    SET state = 'paused', version = version + 1, updated_at = clock_timestamp(),
+    SET state = 'paused', version = jobs.version + 1, updated_at = clock_timestamp(),
         paused_at = clock_timestamp()
-    FROM fence
-    WHERE jobs.job_id = ANY ($3::uuid[]) AND jobs.state = 'active'
+    FROM fence, unnest($3::uuid[], $4::integer[]) AS given (job_id, version)
+    WHERE jobs.job_id = given.job_id AND jobs.version = given.version AND jobs.state = 'active'
     RETURNING jobs.job_id
 )
 DELETE FROM timers
@@ -163,6 +213,6 @@ WHERE timers.job_id = paused.job_id
 RETURNING timers.job_id;
 
 -- name: make_days
-SELECT make_days(
-    ARRAY(SELECT DISTINCT (instant AT TIME ZONE 'UTC')::date FROM unnest($1::timestamptz[]) AS instant)
-);
+SELECT make_days(ARRAY(
+    SELECT DISTINCT (instant AT TIME ZONE 'UTC')::date FROM unnest($1::timestamptz[]) AS instant
+));

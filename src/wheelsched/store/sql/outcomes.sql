@@ -1,0 +1,92 @@
+-- name: settle
+-- Fenced by token: a run that was taken over has another. Only a live run is changed, so that a
+-- replay changes nothing.
+WITH given AS (
+    SELECT * FROM unnest(
+        $1::uuid[], $2::timestamptz[], $3::bigint[], $4::text[], $5::timestamptz[],
+        $6::timestamptz[], $7::bigint[], $8::smallint[], $9::text[], $10::timestamptz[],
+        $11::text[]
+    ) WITH ORDINALITY AS settled (
+        job_id, due_at, token, state, started_at,
+        finished_at, lateness_us, http_status, error, retry_at,
+        skip_reason, position
+    )
+), changed AS (
+    UPDATE runs
+    SET state = given.state,
+        attempt = runs.attempt + (
+            runs.state = 'armed' AND given.state NOT IN ('skipped', 'cancelled')
+        )::integer,
+        started_at = coalesce(runs.started_at, given.started_at),
+        lateness_us = coalesce(runs.lateness_us, given.lateness_us),
+        finished_at = CASE WHEN given.state NOT IN ('running', 'retrying')
+            THEN given.finished_at END,
+        http_status = given.http_status,
+        error = given.error,
+        retry_at = given.retry_at,
+        had_retry = runs.had_retry OR given.state IN ('running', 'retrying'),
+        skip_reason = given.skip_reason
+    FROM given
+    WHERE runs.job_id = given.job_id
+      AND runs.due_at = given.due_at
+      AND runs.token = given.token
+      AND CASE runs.state
+          WHEN 'armed' THEN true
+          -- What its worker has accepted is not handed over any more.
+          WHEN 'running' THEN given.state <> 'skipped'
+              AND (given.state <> 'running' OR given.http_status IS NOT NULL)
+          -- A late answer. The end that a person has asked to try again does not come back.
+          WHEN 'retrying' THEN given.state = 'succeeded'
+              OR given.state IN ('dead', 'cancelled') AND runs.attempt > runs.attempts_before
+          ELSE false
+      END
+    RETURNING given.*, runs.tenant_id, runs.partition, runs.attempt, runs.shard, runs.had_retry
+), noted AS (
+    INSERT INTO attempts (
+        job_id, due_at, token, tenant_id, attempt, shard, started_at, finished_at, outcome,
+        http_status, error
+    )
+    SELECT job_id, due_at, token, tenant_id, attempt, shard, started_at, finished_at, 'failed',
+        http_status, error
+    FROM changed WHERE state = 'retrying'
+), waiting AS (
+    INSERT INTO retries (job_id, due_at, tenant_id, partition, retry_at)
+    SELECT job_id, due_at, tenant_id, partition, CASE state WHEN 'retrying' THEN retry_at END
+    FROM changed WHERE state IN ('running', 'retrying')
+    ON CONFLICT (job_id, due_at) DO UPDATE SET retry_at = excluded.retry_at
+), ended AS (
+    DELETE FROM retries
+    USING changed
+    WHERE changed.had_retry AND changed.state NOT IN ('retrying', 'running')
+      AND retries.job_id = changed.job_id AND retries.due_at = changed.due_at
+), buried AS (
+    INSERT INTO dead (tenant_id, due_at, job_id)
+    SELECT tenant_id, due_at, job_id FROM changed WHERE state = 'dead'
+    ON CONFLICT DO NOTHING
+)
+SELECT
+    count(*) AS changed,
+    CASE WHEN count(*) < cardinality($1::uuid[]) THEN array_agg(position) END AS positions
+FROM changed;
+
+-- name: note_stale
+-- Of the outcomes that changed nothing, those whose token the run no longer has.
+WITH stale AS (
+    SELECT given.*, runs.tenant_id, runs.attempt
+    FROM unnest(
+        $1::uuid[], $2::timestamptz[], $3::bigint[], $4::timestamptz[], $5::timestamptz[],
+        $6::smallint[], $7::text[]
+    ) AS given (job_id, due_at, token, started_at, finished_at, http_status, error)
+    JOIN runs ON runs.job_id = given.job_id AND runs.due_at = given.due_at
+    WHERE runs.token IS DISTINCT FROM given.token
+), noted AS (
+    INSERT INTO attempts (
+        job_id, due_at, token, tenant_id, attempt, started_at, finished_at, outcome,
+        http_status, error
+    )
+    SELECT job_id, due_at, token, tenant_id, attempt, started_at, finished_at, 'stale',
+        http_status, error
+    FROM stale
+    ON CONFLICT DO NOTHING
+)
+SELECT job_id, due_at FROM stale;
