@@ -34,6 +34,10 @@ class VirtualClock:
     def now_ns(self) -> int:
         return self._now_ns
 
+    def wall_us(self) -> int:
+        """The time of day: that of a clock which began with 1970."""
+        return self._now_ns // 1_000
+
     def alarm(self, ring: Callable[[], object]) -> "VirtualAlarm":
         return VirtualAlarm(self, ring)
 

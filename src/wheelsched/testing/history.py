@@ -1,14 +1,16 @@
 """Runs of one tenant, in memory. Invariant: as on Postgres, nothing here arms a run."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 from msgspec.structs import replace
 
+from wheelsched.core.audit import asked
 from wheelsched.core.duration import MILLISECOND
-from wheelsched.core.model import FINAL_STATES, Attempt, Run, RunKey, RunState
+from wheelsched.core.model import FINAL_STATES, Attempt, Lane, Run, RunKey, RunState, Trigger
 from wheelsched.errors import RunNotFound, RunNotLive
-from wheelsched.ports import RequestedRun
+from wheelsched.ports import Caller, DeadFilter, RequestedRun, Settled
+from wheelsched.testing.outcomes import settle
 from wheelsched.testing.tables import IN_TIME_US, MemoryTables, RunRow
 
 
@@ -18,48 +20,52 @@ class MemoryHistory:
     def __init__(self, tables: MemoryTables) -> None:
         self._tables = tables
 
-    async def get_run(self, tenant_id: UUID, key: RunKey) -> tuple[Run, list[Attempt]]:
-        row = self._row(tenant_id, key)
+    async def get_run(self, caller: Caller, key: RunKey) -> tuple[Run, list[Attempt]]:
+        row = self._row(caller, key)
         attempts = [attempt for (of, _), attempt in self._tables.attempts.items() if of == key]
         return row.run, sorted(attempts, key=lambda attempt: attempt.attempt)
 
     async def list_runs(
-        self, tenant_id: UUID, job_id: UUID, limit: int, before_us: int | None = None
+        self, caller: Caller, job_id: UUID, limit: int, before_us: int | None = None
     ) -> list[Run]:
         found = [
             row.run
             for key, row in self._tables.runs.items()
             if key.job_id == job_id
-            and row.run.tenant_id == tenant_id
+            and row.run.tenant_id == caller.tenant_id
             and (before_us is None or key.due_us < before_us)
         ]
         return sorted(found, key=lambda run: -run.due_us)[:limit]
 
     async def list_dead(
-        self, tenant_id: UUID, limit: int, after: RunKey | None = None
-    ) -> list[RunKey]:
+        self, caller: Caller, wanted: DeadFilter, limit: int, after: RunKey | None = None
+    ) -> list[Run]:
         found = [
-            key
+            row.run
             for key, row in self._tables.runs.items()
-            if row.run.tenant_id == tenant_id
+            if row.run.tenant_id == caller.tenant_id
             and row.run.state is RunState.DEAD
             and (after is None or position(key) > position(after))
+            and wanted.job_id in (None, key.job_id)
+            and (wanted.since_us is None or key.due_us >= wanted.since_us)
+            and (wanted.until_us is None or key.due_us < wanted.until_us)
         ]
-        return sorted(found, key=position)[:limit]
+        return sorted(found, key=lambda run: position(run.key))[:limit]
 
-    async def request(self, tenant_id: UUID, runs: Sequence[RequestedRun]) -> set[RunKey]:
+    async def request(self, caller: Caller, runs: Sequence[RequestedRun]) -> set[RunKey]:
         refused: set[RunKey] = set()
         for requested in runs:
             job = self._tables.jobs.get(requested.key.job_id)
-            if job is None or job.tenant_id != tenant_id:
+            if job is None or job.tenant_id != caller.tenant_id:
                 refused.add(requested.key)
                 continue
             run = Run(
                 job_id=requested.key.job_id,
                 due_us=requested.key.due_us,
-                tenant_id=tenant_id,
+                tenant_id=caller.tenant_id,
                 state=RunState.RETRYING,
                 trigger=requested.trigger,
+                lane=Lane.LATE if requested.trigger is Trigger.BACKFILL else Lane.ON_TIME,
                 backfill_of_us=requested.backfill_of_us,
                 retry_at_us=requested.key.due_us,
             )
@@ -67,10 +73,11 @@ class MemoryHistory:
                 refused.add(run.key)
                 continue
             self._wait(self._tables.runs[run.key])
+        self._note(caller, "request", {run.key for run in runs} - refused)
         return refused
 
-    async def cancel(self, tenant_id: UUID, key: RunKey) -> bool:
-        row = self._row(tenant_id, key)
+    async def cancel(self, caller: Caller, key: RunKey) -> bool:
+        row = self._row(caller, key)
         before = row.run.state
         if before in FINAL_STATES and before is not RunState.CANCELLED:
             raise RunNotLive
@@ -83,48 +90,67 @@ class MemoryHistory:
             )
             self._tables.retries.pop(key, None)
             self._tables.hint(key.job_id)
+            self._note(caller, "cancel", {key})
         is_early = key.due_us > self._tables.now_us() + IN_TIME_US
         return before is not RunState.RUNNING and (before is RunState.RETRYING or is_early)
 
-    async def retry(self, tenant_id: UUID, keys: Collection[RunKey]) -> set[RunKey]:
+    async def retry(
+        self, caller: Caller, keys: Sequence[RunKey], *, delay_us: int = 0, spacing_us: int = 0
+    ) -> set[RunKey]:
         refused: set[RunKey] = set()
-        for key in keys:
+        for index, key in enumerate(keys):
             row = self._tables.runs.get(key)
             if (
                 row is None
-                or row.run.tenant_id != tenant_id
+                or row.run.tenant_id != caller.tenant_id
+                or key.job_id not in self._tables.jobs
                 or row.run.state not in (RunState.DEAD, RunState.CANCELLED)
             ):
                 refused.add(key)
                 continue
-            now_us = self._tables.now_us()
+            retry_at_us = self._tables.now_us() + delay_us + index * spacing_us
             row.run = replace(
                 row.run,
                 state=RunState.RETRYING,
-                retry_at_us=now_us - now_us % MILLISECOND,
+                retry_at_us=retry_at_us - retry_at_us % MILLISECOND,
                 attempts_before=row.run.attempt,
                 finished_at_us=None,
+                lane=Lane.LATE,
             )
             self._wait(row)
+        self._note(caller, "retry", set(keys) - refused)
         return refused
 
-    async def heartbeat(self, tenant_id: UUID, key: RunKey, token: int) -> bool:
+    async def heartbeat(self, caller: Caller, key: RunKey, token: int) -> bool:
         row = self._tables.runs.get(key)
-        if row is None or row.run.tenant_id != tenant_id or row.run.token != token:
+        if row is None or row.run.tenant_id != caller.tenant_id or row.run.token != token:
             return False
         if row.run.state not in (RunState.ARMED, RunState.RUNNING):
             return False
         row.heartbeat_at_us = self._tables.now_us()
         return True
 
+    async def answer(self, caller: Caller, settled: Settled) -> bool:
+        row = self._row(caller, settled.key)
+        if row.run.token != settled.token:
+            self._tables.stale.add((settled.key, settled.token))
+            return False
+        if settle(self._tables, row, settled):
+            self._tables.hint(settled.key.job_id)
+        return True
+
+    def _note(self, caller: Caller, verb: str, keys: set[RunKey]) -> None:
+        if keys:
+            self._tables.note(caller.tenant_id, caller.actor, asked(verb, keys))
+
     def _wait(self, row: RunRow) -> None:
         row.had_retry = True
         self._tables.retries[row.run.key] = row.run.retry_at_us
         self._tables.hint(row.run.job_id)
 
-    def _row(self, tenant_id: UUID, key: RunKey) -> RunRow:
+    def _row(self, caller: Caller, key: RunKey) -> RunRow:
         row = self._tables.runs.get(key)
-        if row is None or row.run.tenant_id != tenant_id:
+        if row is None or row.run.tenant_id != caller.tenant_id:
             raise RunNotFound
         return row
 

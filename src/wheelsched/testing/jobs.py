@@ -5,11 +5,21 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from wheelsched.core.audit import changed, registered
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import Job, JobState, RunKey, RunState, SkipReason
-from wheelsched.errors import JobChanged, JobNameTaken, JobNotFound, JobNotPausable
-from wheelsched.ports import Acknowledged, JobFilter, Registration
+from wheelsched.errors import (
+    JobChanged,
+    JobNameTaken,
+    JobNotFound,
+    JobNotPausable,
+    QuotaExceeded,
+    TenantNotFound,
+)
+from wheelsched.ports import Acknowledged, Caller, JobFilter, Registration
 from wheelsched.testing.tables import HINTED_US, IN_TIME_US, MemoryTables, RunRow, TimerRow
+
+PAST_US = 10 * SECOND  # what was due before that has long been sent
 
 
 class MemoryJobs:
@@ -18,32 +28,42 @@ class MemoryJobs:
     def __init__(self, tables: MemoryTables) -> None:
         self._tables = tables
 
-    async def register(self, tenant_id: UUID, jobs: Sequence[Registration]) -> set[UUID]:
+    async def register(self, caller: Caller, jobs: Sequence[Registration]) -> set[UUID]:
+        taken: set[str] = set()
         refused: set[UUID] = set()
+        added: list[Registration] = []
+        once: dict[UUID, Registration] = {}
         for registration in jobs:
+            once.setdefault(registration.job.job_id, registration)
+        for registration in once.values():
             job = registration.job
-            if self._named(tenant_id, job.name) not in (None, job.job_id):
+            if (known := self._tables.jobs.get(job.job_id)) is not None:
+                if known.tenant_id != caller.tenant_id:
+                    refused.add(job.job_id)
+            elif self._named(caller, job.name) or job.name in taken:
                 refused.add(job.job_id)
-            elif job.job_id not in self._tables.jobs:
-                has_future = registration.due_us is not None
-                state = JobState.ACTIVE if has_future else JobState.FINISHED
-                self._tables.jobs[job.job_id] = replace(
-                    job, tenant_id=tenant_id, state=state, updated_at_us=job.created_at_us
-                )
-                self._tables.names[tenant_id, job.name] = job.job_id
-                self._start_timer(job.job_id, registration.due_us)
+            else:
+                taken.add(job.name)
+                added.append(registration)
+        if jobs:
+            self._check_quota(caller, len(added))
+        for registration in added:
+            self._add(caller, registration)
+        if added:
+            new = [registration.job for registration in added]
+            self._tables.note(caller.tenant_id, caller.actor, registered(new))
         return refused
 
-    async def get(self, tenant_id: UUID, job_id: UUID) -> Job:
-        return self._job(tenant_id, job_id)
+    async def get(self, caller: Caller, job_id: UUID) -> Job:
+        return self._job(caller, job_id)
 
     async def list_jobs(
-        self, tenant_id: UUID, wanted: JobFilter, limit: int, after_name: str = ""
+        self, caller: Caller, wanted: JobFilter, limit: int, after_name: str = ""
     ) -> list[Job]:
         found = [
             job
             for job in self._tables.jobs.values()
-            if job.tenant_id == tenant_id
+            if job.tenant_id == caller.tenant_id
             and job.name > after_name
             and wanted.state in (None, job.state)
             and wanted.name in (None, job.name)
@@ -52,67 +72,94 @@ class MemoryJobs:
         return sorted(found, key=lambda job: job.name)[:limit]
 
     async def edit(
-        self, tenant_id: UUID, job: Job, due_us: int | None, *, is_rescheduled: bool
+        self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool
     ) -> Acknowledged:
-        before = self._job(tenant_id, job.job_id)
+        before = self._job(caller, job.job_id)
         if before.version != job.version - 1:
             raise JobChanged
-        if self._named(tenant_id, job.name) not in (None, job.job_id):
+        if self._named(caller, job.name) not in (None, job.job_id):
             raise JobNameTaken
         self._tables.jobs[job.job_id] = replace(
             job,
-            tenant_id=tenant_id,
+            tenant_id=caller.tenant_id,
             created_at_us=before.created_at_us,
             paused_at_us=before.paused_at_us if job.state is JobState.PAUSED else None,
         )
-        del self._tables.names[tenant_id, before.name]
-        self._tables.names[tenant_id, job.name] = job.job_id
+        del self._tables.names[caller.tenant_id, before.name]
+        self._tables.names[caller.tenant_id, job.name] = job.job_id
         if is_rescheduled:
             self._tables.timers.pop(job.job_id, None)
             if job.state is JobState.ACTIVE:
                 self._start_timer(job.job_id, due_us)
-            self._withdraw(job.job_id, RunState.SKIPPED, SkipReason.EDITED)
+            self._withdraw(job.job_id, SkipReason.EDITED)
         elif job.job_id in self._tables.timers:
             self._tables.timers[job.job_id].version = job.version
+        self._note(caller, "edit", job, is_rescheduled=is_rescheduled)
         return self._acknowledged(job.job_id)
 
-    async def pause(self, tenant_id: UUID, job_id: UUID) -> Acknowledged:
-        job = self._job(tenant_id, job_id)
+    async def pause(self, caller: Caller, job_id: UUID) -> Acknowledged:
+        job = self._job(caller, job_id)
         if job.state is JobState.FINISHED:
             raise JobNotPausable
         if job.state is JobState.ACTIVE:
             self._change_state(job, JobState.PAUSED)
             self._tables.timers.pop(job_id, None)
-            self._withdraw(job_id, RunState.SKIPPED, SkipReason.PAUSED)
+            self._withdraw(job_id, SkipReason.PAUSED)
+            self._note(caller, "pause", job)
         return self._acknowledged(job_id)
 
-    async def resume(self, tenant_id: UUID, job_id: UUID, due_us: int | None) -> Acknowledged:
-        job = self._job(tenant_id, job_id)
+    async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
+        job = self._job(caller, job_id)
         if job.state is JobState.FINISHED:
             raise JobNotPausable
         if job.state is JobState.PAUSED:
             self._change_state(job, JobState.FINISHED if due_us is None else JobState.ACTIVE)
             self._start_timer(job_id, due_us)
+            self._note(caller, "resume", job)
         return self._acknowledged(job_id)
 
-    async def delete(self, tenant_id: UUID, job_id: UUID) -> Acknowledged:
-        self._job(tenant_id, job_id)
+    async def delete(self, caller: Caller, job_id: UUID) -> Acknowledged:
+        self._job(caller, job_id)
         self._tables.timers.pop(job_id, None)
-        self._withdraw(job_id, RunState.CANCELLED, None)
-        self._cancel_waiting(job_id)
+        self._withdraw(job_id, SkipReason.DELETED)
+        late = self._cancel_waiting(job_id)
         acknowledged = self._acknowledged(job_id)
         job = self._tables.jobs.pop(job_id)
-        del self._tables.names[tenant_id, job.name]
-        return acknowledged
+        del self._tables.names[caller.tenant_id, job.name]
+        self._tables.job_counts[caller.tenant_id] -= 1
+        self._note(caller, "delete", job)
+        return replace(acknowledged, too_late=tuple(sorted({*acknowledged.too_late, *late})))
 
-    def _job(self, tenant_id: UUID, job_id: UUID) -> Job:
+    def _add(self, caller: Caller, registration: Registration) -> None:
+        job, due_us = registration.job, registration.due_us
+        self._tables.jobs[job.job_id] = replace(
+            job,
+            tenant_id=caller.tenant_id,
+            state=JobState.FINISHED if due_us is None else JobState.ACTIVE,
+            updated_at_us=job.created_at_us,
+        )
+        self._tables.names[caller.tenant_id, job.name] = job.job_id
+        self._tables.job_counts[caller.tenant_id] += 1
+        self._start_timer(job.job_id, due_us)
+
+    def _check_quota(self, caller: Caller, new: int) -> None:
+        tenant = self._tables.tenants.get(caller.tenant_id)
+        if tenant is None:
+            raise TenantNotFound
+        if new and self._tables.job_counts[caller.tenant_id] + new > tenant.job_quota:
+            raise QuotaExceeded
+
+    def _note(self, caller: Caller, verb: str, job: Job, **detail: object) -> None:
+        self._tables.note(caller.tenant_id, caller.actor, changed(verb, job, **detail))
+
+    def _job(self, caller: Caller, job_id: UUID) -> Job:
         job = self._tables.jobs.get(job_id)
-        if job is None or job.tenant_id != tenant_id:
+        if job is None or job.tenant_id != caller.tenant_id:
             raise JobNotFound
         return job
 
-    def _named(self, tenant_id: UUID, name: str) -> UUID | None:
-        return self._tables.names.get((tenant_id, name))
+    def _named(self, caller: Caller, name: str) -> UUID | None:
+        return self._tables.names.get((caller.tenant_id, name))
 
     def _start_timer(self, job_id: UUID, due_us: int | None) -> None:
         if due_us is None:
@@ -131,52 +178,60 @@ class MemoryJobs:
             paused_at_us=now_us if state is JobState.PAUSED else None,
         )
 
-    def _armed(self, job_id: UUID) -> list[RunRow]:
-        """The runs of a job that are armed for their first attempt."""
-        return [
-            row
-            for key, row in self._tables.runs.items()
-            if key.job_id == job_id and row.run.state is RunState.ARMED and not row.had_retry
-        ]
+    def _runs(self, job_id: UUID) -> list[RunRow]:
+        return [row for key, row in self._tables.runs.items() if key.job_id == job_id]
 
-    def _withdraw(self, job_id: UUID, state: RunState, reason: SkipReason | None) -> None:
+    def _withdraw(self, job_id: UUID, reason: SkipReason) -> None:
         now_us = self._tables.now_us()
-        for row in self._armed(job_id):
-            if row.run.due_us > now_us + IN_TIME_US:
+        for row in self._runs(job_id):
+            is_first = row.run.state is RunState.ARMED and not row.had_retry
+            if is_first and row.run.due_us > now_us + IN_TIME_US:
                 row.run = replace(
                     row.run,
-                    state=state,
+                    state=RunState.SKIPPED,
                     skip_reason=reason,
                     finished_at_us=now_us,
                     missed_count=1,
                     missed_since_us=row.run.due_us,
                 )
 
-    def _cancel_waiting(self, job_id: UUID) -> None:
-        waiting = [
-            key
-            for key, retry_at_us in self._tables.retries.items()
-            if key.job_id == job_id and retry_at_us is not None
-        ]
-        for key in waiting:
-            del self._tables.retries[key]
+    def _cancel_waiting(self, job_id: UUID) -> tuple[RunKey, ...]:
+        """Ends what waits for an attempt, and gives the attempts that may be sent all the same."""
+        now_us = self._tables.now_us()
+        late = []
+        for key in [key for key in self._tables.retries if key.job_id == job_id]:
             row = self._tables.runs[key]
-            row.run = replace(
-                row.run,
-                state=RunState.CANCELLED,
-                finished_at_us=self._tables.now_us(),
-                retry_at_us=None,
-            )
+            due_in_us = (row.run.retry_at_us or 0) - now_us
+            is_armed = row.run.state is RunState.ARMED
+            if row.run.state is RunState.RETRYING or (is_armed and due_in_us > IN_TIME_US):
+                del self._tables.retries[key]
+                is_unsent = is_armed and row.run.attempt == 0
+                row.run = replace(
+                    row.run,
+                    state=RunState.SKIPPED if is_unsent else RunState.CANCELLED,
+                    skip_reason=SkipReason.DELETED if is_unsent else None,
+                    finished_at_us=now_us,
+                    retry_at_us=None,
+                )
+            elif is_armed and due_in_us > -PAST_US:
+                late.append(key)
+        return tuple(late)
 
     def _acknowledged(self, job_id: UUID) -> Acknowledged:
         self._tables.hint(job_id)
         now_us = self._tables.now_us()
-        due_us = sorted(row.run.due_us for row in self._armed(job_id))
-        return Acknowledged(
-            job=self._tables.jobs[job_id],
-            too_late=tuple(
-                RunKey(job_id, instant_us)
-                for instant_us in due_us
-                if now_us - 10 * SECOND < instant_us <= now_us + IN_TIME_US
-            ),
-        )
+        keys = [
+            row.run.key
+            for row in self._runs(job_id)
+            if row.run.due_us > now_us - PAST_US and is_too_late(row, now_us)
+        ]
+        return Acknowledged(job=self._tables.jobs[job_id], too_late=tuple(sorted(keys)))
+
+
+def is_too_late(row: RunRow, now_us: int) -> bool:
+    """Whether the run may be sent all the same. One that is handed over runs before it is sent."""
+    run = row.run
+    if run.state is RunState.RUNNING:
+        return run.started_at_us is None
+    is_first = run.state is RunState.ARMED and not row.had_retry
+    return is_first and run.due_us <= now_us + IN_TIME_US

@@ -19,6 +19,7 @@ class MemoryLeases:
         row = self._tables.shards.setdefault(
             shard_id, ShardRow(1, 0, now_us + ttl_us, now_us, address)
         )
+        row.address = address
         return Lease(shard_id, row.fence)
 
     async def renew(self, lease: Lease, ttl_us: int) -> None:
@@ -36,6 +37,7 @@ class MemoryLeases:
                     shard_id=shard_id,
                     renewals=row.renewals,
                     is_expired=row.expires_at_us < now_us,
+                    is_leaving=row.is_leaving,
                     started_at_us=row.started_at_us,
                     address=row.address,
                 )
@@ -48,6 +50,8 @@ class MemoryLeases:
         )
 
     async def acquire(self, lease: Lease, partitions: Collection[int]) -> list[Ownership]:
+        if not partitions:
+            return []
         self._tables.check_lease(lease)
         owned = []
         for partition in sorted(partitions):
@@ -59,17 +63,22 @@ class MemoryLeases:
                 owned.append(Ownership(partition, lease.shard_id, row.epoch))
         return owned
 
-    async def release(self, lease: Lease, partitions: Collection[int]) -> Lease:
+    async def release(
+        self, lease: Lease, partitions: Collection[int], *, is_leaving: bool = False
+    ) -> Lease:
         shard = self._tables.shards.get(lease.shard_id)
         if shard is None:
             raise LeaseLost
         if shard.fence not in (lease.fence, lease.fence + 1):
             raise FenceRaised
+        if shard.fence == lease.fence + 1:
+            return Lease(lease.shard_id, shard.fence)  # sent again
         shard.fence = lease.fence + 1
+        shard.is_leaving |= is_leaving
         for partition in partitions:
             row = self._tables.partitions[partition]
             if row.owner == lease.shard_id:
-                row.owner = None
+                self._tables.free(partition)
         return Lease(lease.shard_id, shard.fence)
 
     async def take_over(self, lease: Lease, shard_id: UUID, renewals: int) -> bool:
@@ -83,3 +92,6 @@ class MemoryLeases:
 
     async def leave(self, lease: Lease) -> None:
         self._tables.end_shard(lease.shard_id)
+
+    async def read_clock(self) -> int:
+        return self._tables.now_us()

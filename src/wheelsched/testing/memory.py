@@ -6,12 +6,23 @@ Invariant: the contract tests pass on both. What the twin does not do, none may 
 from collections.abc import Callable
 
 from wheelsched.errors import StoreUnavailable
-from wheelsched.ports import Hint, HistoryStore, JobStore, LeaseStore, RunStore, TimerStore
+from wheelsched.ports import (
+    Hint,
+    HistoryStore,
+    IdempotencyStore,
+    JobStore,
+    LeaseStore,
+    RunStore,
+    TenantStore,
+    TimerStore,
+)
 from wheelsched.testing.history import MemoryHistory
+from wheelsched.testing.idempotency import MemoryIdempotency
 from wheelsched.testing.jobs import MemoryJobs
 from wheelsched.testing.leases import MemoryLeases
 from wheelsched.testing.runs import MemoryRuns
 from wheelsched.testing.tables import MemoryTables
+from wheelsched.testing.tenants import MemoryTenants
 from wheelsched.testing.timers import MemoryTimers
 
 
@@ -25,6 +36,8 @@ class MemoryStore:
         self.runs: RunStore = MemoryRuns(tables)
         self.jobs: JobStore = MemoryJobs(tables)
         self.history: HistoryStore = MemoryHistory(tables)
+        self.tenants: TenantStore = MemoryTenants(tables)
+        self.idempotency: IdempotencyStore = MemoryIdempotency(tables)
 
     async def listen(self, on_hint: Callable[[Hint], None]) -> "MemoryHints":
         """Delivers hints from now on."""

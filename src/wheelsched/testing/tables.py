@@ -3,16 +3,18 @@
 Invariant: no method of a part awaits between reading and writing, so that each is a transaction.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from uuid import UUID
 
 from msgspec import Struct
 
+from wheelsched.core.audit import Entry
 from wheelsched.core.duration import MINUTE, SECOND
-from wheelsched.core.model import Attempt, Job, Run, RunKey, RunState
+from wheelsched.core.model import Attempt, Job, Run, RunKey, RunState, SkipReason
 from wheelsched.core.partition import PARTITIONS, partition_of
 from wheelsched.errors import FenceRaised, LeaseLost
-from wheelsched.ports import Hint, Lease
+from wheelsched.ports import Hint, KeptAnswer, Lease, Tenant, Token
 
 # What is due within a second may have been sent by the time that the shard hears of a change.
 IN_TIME_US = SECOND
@@ -26,12 +28,14 @@ class ShardRow(Struct):
     expires_at_us: int
     started_at_us: int
     address: str | None
+    is_leaving: bool = False
 
 
 class PartitionRow(Struct):
     owner: UUID | None = None
     epoch: int = 0
     live_since_us: int = -(1 << 62)
+    marked_by: int = 0
 
 
 class TimerRow(Struct):
@@ -45,12 +49,30 @@ class RunRow(Struct):
     heartbeat_at_us: int | None = None
 
 
+class IdempotencyRow(Struct):
+    digest: bytes
+    begun_at_us: int
+    tried_at_us: int
+    answer: KeptAnswer | None = None
+
+
+class AuditRow(Struct, frozen=True):
+    tenant_id: UUID
+    actor: str
+    entry: Entry
+
+
 class MemoryTables:
     """Everything that the parts share. `now_us` is the clock of the "database"."""
 
     def __init__(self, now_us: Callable[[], int]) -> None:
         self.now_us = now_us
+        self.tenants: dict[UUID, Tenant] = {}
+        self.tokens: dict[bytes, Token] = {}
+        self.audit: list[AuditRow] = []
+        self.idempotency: dict[tuple[UUID, str], IdempotencyRow] = {}
         self.jobs: dict[UUID, Job] = {}
+        self.job_counts: Counter[UUID] = Counter()
         self.names: dict[tuple[UUID, str], UUID] = {}
         self.timers: dict[UUID, TimerRow] = {}
         self.runs: dict[RunKey, RunRow] = {}
@@ -74,24 +96,47 @@ class MemoryTables:
         row = self.shards.get(lease.shard_id)
         return row is not None and row.fence == lease.fence
 
+    def owns(self, lease: Lease, job_id: UUID) -> bool:
+        """Whether the partition of a job is the shard's."""
+        return self.partitions[partition_of(job_id)].owner == lease.shard_id
+
     def end_shard(self, shard_id: UUID) -> None:
         """Deletes a lease and frees its partitions."""
         self.shards.pop(shard_id, None)
-        for row in self.partitions:
+        for partition, row in enumerate(self.partitions):
             if row.owner == shard_id:
-                row.owner = None
+                self.free(partition)
+
+    def free(self, partition: int) -> None:
+        """Makes a partition nobody's, and tells every listener."""
+        self.partitions[partition].owner = None
+        self._tell(Hint(partition))
 
     def hint(self, job_id: UUID) -> None:
         """Tells every listener that a job has changed."""
-        for listener in tuple(self.listeners):
-            listener(Hint(partition_of(job_id), job_id))
+        self._tell(Hint(partition_of(job_id), job_id))
+
+    def note(self, tenant_id: UUID, actor: str, entry: Entry) -> None:
+        """Writes a line of the audit."""
+        self.audit.append(AuditRow(tenant_id, actor, entry))
 
     def write_run(self, run: Run) -> bool:
         """Adds a run, unless its key is taken, and keeps the mark of its partition."""
-        if run.key in self.runs:
+        known = self.runs.get(run.key)
+        if known is not None and not (run.state is RunState.ARMED and is_withdrawn(known.run)):
             return False
         self.runs[run.key] = RunRow(run)
         partition = self.partitions[partition_of(run.job_id)]
         if run.state is RunState.ARMED:
             partition.live_since_us = min(partition.live_since_us, run.due_us)
         return True
+
+    def _tell(self, hint: Hint) -> None:
+        for listener in tuple(self.listeners):
+            listener(hint)
+
+
+def is_withdrawn(run: Run) -> bool:
+    """Whether a pause or an edit came before the run was sent: it gives way to another."""
+    is_taken_back = run.skip_reason in (SkipReason.PAUSED, SkipReason.EDITED)
+    return run.state is RunState.SKIPPED and is_taken_back and run.armed_at_us is not None

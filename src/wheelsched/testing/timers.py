@@ -1,14 +1,23 @@
 """Stages *load* and *arm*, in memory. Invariant: as on Postgres, by compare-and-set."""
 
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from wheelsched.core.model import Job, JobState, Run, RunKey, RunState
 from wheelsched.core.partition import partition_of
-from wheelsched.ports import Claim, ClaimedRetry, Horizon, Lease, Retry
+from wheelsched.ports import (
+    NEVER_US,
+    Claim,
+    ClaimedRetry,
+    ClaimedRun,
+    Horizon,
+    Lease,
+    Mark,
+    Retry,
+)
 from wheelsched.testing.tables import MemoryTables
 
 
@@ -20,34 +29,34 @@ class MemoryTimers:
 
     async def load(self, partitions: Collection[int], until_us: int) -> Horizon:
         wanted = frozenset(partitions)
-        found = [
-            (job_id.bytes, row.due_us, row.version)
+        horizon = self._horizon(until_us, lambda job_id: partition_of(job_id) in wanted)
+        ended = [
+            (job_id.bytes, row.version)
             for job_id, row in self._tables.timers.items()
-            if row.due_us is not None and row.due_us <= until_us and partition_of(job_id) in wanted
+            if row.due_us is None and partition_of(job_id) in wanted
         ]
         return Horizon(
-            job_ids=b"".join(job_id for job_id, _, _ in found),
-            due_us=array("q", [due_us for _, due_us, _ in found]),
-            versions=array("i", [version for _, _, version in found]),
-            retries=tuple(
-                Retry(key, retry_at_us)
-                for key, retry_at_us in self._tables.retries.items()
-                if retry_at_us is not None
-                and retry_at_us <= until_us
-                and partition_of(key.job_id) in wanted
-            ),
+            job_ids=horizon.job_ids + b"".join(job_id for job_id, _ in ended),
+            due_us=horizon.due_us + array("q", [NEVER_US] * len(ended)),
+            versions=horizon.versions + array("i", [version for _, version in ended]),
+            retries=horizon.retries,
         )
+
+    async def reload(self, job_ids: Collection[UUID], until_us: int) -> Horizon:
+        return self._horizon(until_us, frozenset(job_ids).__contains__)
 
     async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
         return [self._tables.jobs[job_id] for job_id in job_ids if job_id in self._tables.jobs]
 
     async def arm(self, lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
         assert len({claim.job_id for claim in claims}) == len(claims), "a job is claimed twice"
+        if not claims:
+            return set()
         self._tables.check_lease(lease)
         lost: set[RunKey] = set()
         for claim in claims:
-            runs = [self._armed(lease, claim, run.due_us, run.token) for run in claim.runs]
-            if not self._move_timer(claim):
+            runs = [self._armed(lease, claim, run) for run in claim.runs]
+            if not self._tables.owns(lease, claim.job_id) or not self._move_timer(claim):
                 lost.update(run.key for run in runs)
                 continue
             lost.update(run.key for run in runs if not self._tables.write_run(run))
@@ -55,17 +64,19 @@ class MemoryTimers:
                 self._tables.write_run(self._skipped(lease, claim))
         return lost
 
-    async def arm_retries(self, lease: Lease, retries: Sequence[ClaimedRetry]) -> set[RunKey]:
+    async def arm_retries(self, lease: Lease, retries: Sequence[ClaimedRetry]) -> list[Run]:
+        if not retries:
+            return []
         self._tables.check_lease(lease)
-        lost: set[RunKey] = set()
+        won: list[Run] = []
         for retry in retries:
             row = self._tables.runs.get(retry.key)
             if (
                 row is None
+                or not self._tables.owns(lease, retry.key.job_id)
                 or row.run.state is not RunState.RETRYING
                 or row.run.retry_at_us != retry.retry_at_us
             ):
-                lost.add(retry.key)
                 continue
             row.run = replace(
                 row.run,
@@ -73,18 +84,19 @@ class MemoryTimers:
                 shard=lease.shard_id,
                 token=retry.token,
                 armed_at_us=self._tables.now_us(),
-                retry_at_us=None,
             )
             self._tables.retries[retry.key] = None
-        return lost
+            won.append(row.run)
+        return won
 
-    async def advance(self, lease: Lease, live_since_us: Mapping[int, int]) -> None:
+    async def advance(self, lease: Lease, marks: Mapping[int, Mark]) -> None:
         if not self._tables.holds(lease):
             return
-        for partition, instant_us in live_since_us.items():
+        for partition, mark in marks.items():
             row = self._tables.partitions[partition]
-            if row.owner == lease.shard_id:
-                row.live_since_us = max(row.live_since_us, instant_us)
+            if row.owner == lease.shard_id and row.marked_by < mark.token:
+                row.live_since_us = max(row.live_since_us, mark.live_since_us)
+                row.marked_by = mark.token
 
     async def finish(self, lease: Lease, job_ids: Collection[UUID]) -> None:
         if not self._tables.holds(lease):
@@ -95,14 +107,31 @@ class MemoryTimers:
                 del self._tables.timers[job_id]
                 self._change_state(job_id, JobState.FINISHED)
 
-    async def pause_gone(self, lease: Lease, job_ids: Collection[UUID]) -> None:
+    async def pause_gone(self, lease: Lease, versions: Mapping[UUID, int]) -> None:
         if not self._tables.holds(lease):
             return
-        for job_id in job_ids:
+        for job_id, version in versions.items():
             job = self._tables.jobs.get(job_id)
-            if job is not None and job.state is JobState.ACTIVE:
+            if job is not None and (job.state, job.version) == (JobState.ACTIVE, version):
                 self._change_state(job_id, JobState.PAUSED)
                 self._tables.timers.pop(job_id, None)
+
+    def _horizon(self, until_us: int, is_wanted: Callable[[UUID], bool]) -> Horizon:
+        found = [
+            (job_id.bytes, row.due_us, row.version)
+            for job_id, row in self._tables.timers.items()
+            if row.due_us is not None and row.due_us <= until_us and is_wanted(job_id)
+        ]
+        return Horizon(
+            job_ids=b"".join(job_id for job_id, _, _ in found),
+            due_us=array("q", [due_us for _, due_us, _ in found]),
+            versions=array("i", [version for _, _, version in found]),
+            retries=tuple(
+                Retry(key, retry_at_us)
+                for key, retry_at_us in self._tables.retries.items()
+                if retry_at_us is not None and retry_at_us <= until_us and is_wanted(key.job_id)
+            ),
+        )
 
     def _change_state(self, job_id: UUID, state: JobState) -> None:
         job = self._tables.jobs[job_id]
@@ -122,15 +151,16 @@ class MemoryTimers:
         timer.due_us = claim.next_due_us
         return True
 
-    def _armed(self, lease: Lease, claim: Claim, due_us: int, token: int) -> Run:
+    def _armed(self, lease: Lease, claim: Claim, run: ClaimedRun) -> Run:
         return Run(
             job_id=claim.job_id,
-            due_us=due_us,
+            due_us=run.due_us,
             tenant_id=claim.tenant_id,
             state=RunState.ARMED,
+            lane=run.lane,
             armed_at_us=self._tables.now_us(),
             shard=lease.shard_id,
-            token=token,
+            token=run.token,
         )
 
     def _skipped(self, lease: Lease, claim: Claim) -> Run:

@@ -15,6 +15,7 @@ async def test_time_stands_still_until_it_is_advanced() -> None:
     assert clock.now_ns() == 1_500
     await clock.advance_to(2_000)
     assert clock.now_ns() == 2_000
+    assert clock.wall_us() == 2
 
 
 async def test_alarms_ring_in_the_order_of_their_times_and_at_their_times() -> None:
