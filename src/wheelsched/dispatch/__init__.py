@@ -1,0 +1,1 @@
+"""Callbacks to workers over HTTP. `http.py` reads first."""

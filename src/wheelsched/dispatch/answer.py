@@ -1,0 +1,69 @@
+"""Answers: what came back for a request becomes the outcome of each of its runs.
+
+Invariant: as many outcomes as runs, in their order, whatever the worker said or failed to say.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from wheelsched.core.outcome import MAX_ERROR_LENGTH, Outcome, TransportFailure, classify, reported
+from wheelsched.ports import Prepared, Route
+from wheelsched.wire.callback import BatchAnswer, read_answers
+
+NO_ARRAY = "the worker's answer is not an array of {run_id, ok}"
+TOO_LONG = "the worker's answer is too long to be read"
+NOT_NAMED = "the worker's answer does not name this run"
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """An HTTP answer, or what kept it from coming."""
+
+    status: int | TransportFailure
+    body: bytes = b""  # as far as it was read
+    is_whole: bool = True
+    retry_after: str | None = None
+    detail: str = ""  # of a failure
+
+
+def judge(route: Route, batch: Sequence[Prepared], answer: Answer, now_us: int) -> list[Outcome]:
+    """The outcome of each callback of a batch."""
+    status = answer.status
+    if isinstance(status, int) and 200 <= status <= 299:
+        if route.target.batch > 1 and status != 202:
+            return _judge_each(batch, answer, status)
+        detail = ""
+    else:
+        detail = answer.detail or _beginning(answer.body)
+    outcome = classify(status, now_us=now_us, retry_after=answer.retry_after, detail=detail)
+    return [outcome] * len(batch)
+
+
+def _beginning(body: bytes) -> str:
+    return body[:MAX_ERROR_LENGTH].decode("utf-8", "replace").strip()
+
+
+def _judge_each(batch: Sequence[Prepared], answer: Answer, status: int) -> list[Outcome]:
+    answers = read_answers(answer.body) if answer.is_whole else None
+    if answers is None:
+        error = NO_ARRAY if answer.is_whole else TOO_LONG
+        return [reported(ok=False, error=error, http_status=status)] * len(batch)
+    succeeded = reported(ok=True, http_status=status)  # most of them, in one object
+    unnamed = reported(ok=False, error=NOT_NAMED, http_status=status)
+    outcomes: list[Outcome] = []
+    for prepared in batch:
+        named = answers.get(prepared.run_id)
+        if named is None:
+            outcomes.append(unnamed)
+        else:
+            outcomes.append(succeeded if named.ok else _judge_failure(named, status))
+    return outcomes
+
+
+def _judge_failure(answer: BatchAnswer, status: int) -> Outcome:
+    return reported(
+        ok=False,
+        error=answer.error or "",
+        retry=answer.retry is not False,
+        http_status=status,
+    )

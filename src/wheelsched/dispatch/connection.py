@@ -1,0 +1,237 @@
+"""One connection to a worker: it carries a request, and then perhaps another.
+
+Invariant: one request is on its way at a time, written at once, and its answer is read within
+bounds and by its deadline. Whoever asked hears exactly once. A connection that has more to say than
+it was asked, or that may have, carries nothing any more.
+
+Nothing is set up for each request but a future. The one timer of a connection is not moved with
+every deadline: it rings when an earlier one would have passed, and is then set for the present one.
+"""
+
+import asyncio
+from typing import Final, Protocol, cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from wheelsched.core.outcome import TransportFailure
+from wheelsched.dispatch.answer import Answer
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_FRAMING: Final = 8  # bytes to carry one of a body: a chunk of its own takes six
+GRAIN_S: Final = 0.001  # of uvloop's timers
+
+HEAD_TOO_LONG: Final = "its headers are too long"
+NOT_COMPLETE: Final = "its body was not complete"
+
+
+class UnexpectedAnswer(Exception):
+    """the worker said something that no request of ours asks for"""
+
+
+class Keeper(Protocol):
+    """Who owns connections."""
+
+    def rest(self, connection: "Connection") -> None:
+        """Has a connection that is free for the next request."""
+
+    def forget(self, connection: "Connection") -> None:
+        """Has it no longer."""
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one connection, for httptools' parser as well as for the loop."""
+
+    def __init__(self, keeper: Keeper, origin: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.origin = origin
+        self.is_kept = False  # it was at rest before the request at hand
+        self.is_heard = False  # something of the answer has come
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self._keeper = keeper
+        self._loop = loop
+        self._parser = HttpResponseParser(self)
+        self._is_ended = False
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.Handle | None = None
+        self._rings_at_s = 0.0
+        self._deadline_s = 0.0
+        self._asked: asyncio.Future[Answer] | None = None
+        self._most_bytes = 0
+        self._expect()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be asked, as far as anybody knows."""
+        return (
+            not self._is_ended and self._transport is not None and not self._transport.is_closing()
+        )
+
+    def ask(self, request: bytes, most_bytes: int, deadline_s: float) -> asyncio.Future[Answer]:
+        """Writes a request, and promises its answer, or why there is none, by the deadline."""
+        assert self._asked is None
+        self._expect()
+        self.is_heard = False
+        self._most_bytes = most_bytes
+        self._received_bytes = 0
+        self._asked = asked = self._loop.create_future()
+        if self._transport is None or self._is_ended:
+            self._resolve(Answer(status=TransportFailure.CONNECTION_LOST))
+        else:
+            self.watch(deadline_s)
+            self._transport.write(request)
+        return asked
+
+    def abandon(self, asked: asyncio.Future[Answer]) -> None:
+        """Nobody waits for this answer any more."""
+        if self._asked is asked:
+            self.end()
+
+    def watch(self, deadline_s: float) -> None:
+        """Ends the connection, and what it was asked, when that time of the loop has passed."""
+        self._deadline_s = deadline_s
+        if self._timer is None or self._rings_at_s > deadline_s:
+            self._set_timer()
+
+    def end(self) -> None:
+        """Ends the connection now: nobody has anything more to say."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        else:
+            self.lost.set_result(None)
+        self._resolve(Answer(status=TransportFailure.CONNECTION_LOST))
+        self._keeper.forget(self)
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        if self._is_ended:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._asked is None or self._asked.cancelled():
+            self.end()
+            return
+        self.is_heard = True
+        self._received_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            if not self._is_complete:
+                self._fail(TransportFailure.BAD_ANSWER, _explain(error))
+                return
+            self._is_reusable = False  # what came after the answer was wrong
+        if self._is_complete:
+            self._finish()
+        elif self._status == 0 and self._received_bytes > MAX_HEAD_BYTES:
+            self._fail(TransportFailure.BAD_ANSWER, HEAD_TOO_LONG)
+        elif self._is_too_long():
+            self._is_reusable = False
+            self._finish()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+        if self._asked is not None:
+            is_whole = error is None and self._status > 0 and not self._is_framed()
+            if is_whole:
+                self._finish()
+            else:
+                detail = NOT_COMPLETE if self._status else ""
+                self._fail(TransportFailure.CONNECTION_LOST, detail)
+        self.end()
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        if self._is_complete:
+            raise UnexpectedAnswer
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.setdefault(name.lower(), value)
+
+    def on_headers_complete(self) -> None:
+        self._status = self._parser.get_status_code()
+        if self._status < 100 or self._status == 101:
+            raise UnexpectedAnswer
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+        self._body_bytes += len(body)
+
+    def on_message_complete(self) -> None:
+        if self._status < 200:
+            self._expect()  # that was only to say that the answer will come
+            return
+        self._is_complete = True
+        self._is_reusable = self._parser.should_keep_alive()
+
+    def _expect(self) -> None:
+        self._status = 0
+        self._headers: dict[bytes, bytes] = {}
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._is_complete = False
+        self._is_reusable = False
+
+    def _is_framed(self) -> bool:
+        """Whether the answer says itself where it ends, and not the end of the connection."""
+        return b"content-length" in self._headers or b"transfer-encoding" in self._headers
+
+    def _is_too_long(self) -> bool:
+        return (
+            self._body_bytes > self._most_bytes
+            or self._received_bytes > MAX_HEAD_BYTES + MAX_FRAMING * self._most_bytes
+        )
+
+    def _finish(self) -> None:
+        retry_after = self._headers.get(b"retry-after")
+        answer = Answer(
+            status=self._status,
+            body=b"".join(self._body)[: self._most_bytes],
+            is_whole=not self._is_too_long(),
+            retry_after=None if retry_after is None else retry_after.decode("latin-1"),
+        )
+        self._resolve(answer)
+        if self._is_reusable:
+            self._keeper.rest(self)
+        else:
+            self.end()
+
+    def _fail(self, failure: TransportFailure, detail: str = "") -> None:
+        self._resolve(Answer(status=failure, detail=detail))
+        self.end()
+
+    def _resolve(self, answer: Answer) -> None:
+        asked = self._asked
+        self._asked = None
+        self._body = []
+        if asked is not None and not asked.done():
+            asked.set_result(answer)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rings_at_s = self._deadline_s
+        self._timer = self._loop.call_at(self._deadline_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._loop.time() < self._deadline_s - GRAIN_S:
+            self._set_timer()
+        elif self._asked is not None:
+            self._fail(TransportFailure.TIMEOUT)
+        else:
+            self.end()
+
+
+def _explain(error: Exception) -> str:
+    """What the parser minds. Of a callback that failed it tells in its own words."""
+    cause = error.__context__ or error.__cause__
+    if isinstance(error, HttpParserUpgrade) or isinstance(cause, UnexpectedAnswer):
+        return UnexpectedAnswer.__doc__ or ""
+    return str(error)

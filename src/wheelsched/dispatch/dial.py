@@ -1,0 +1,86 @@
+"""Opening connections: from the name of a host to a connection that may carry requests.
+
+Invariant: no connection is opened to an address that the egress guard has not passed, as it goes to
+the kernel. TLS is verified, for the host that the URL names; only HTTP/1.1 is offered.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import aiohappyeyeballs
+from aiohappyeyeballs import AddrInfoType
+
+from wheelsched.config import DispatchConfig
+from wheelsched.core.target import Endpoint
+from wheelsched.dispatch.connection import Connection
+from wheelsched.dispatch.egress import EgressGuard
+from wheelsched.dispatch.lookup import Lookup
+from wheelsched.errors import AddressForbidden
+
+NEXT_ADDRESS_S: Final = 0.25  # after which the next address is tried beside the one before
+
+
+class Dialer:
+    """Opens connections for the running loop."""
+
+    def __init__(self, config: DispatchConfig, lookup: Lookup) -> None:
+        self._connect_timeout_s = config.connect_timeout_ms / 1_000
+        self._guard = EgressGuard(config.egress.rules)
+        self._lookup = lookup
+        self._loop = asyncio.get_running_loop()
+        self._tls = ssl.create_default_context()
+        self._tls.set_alpn_protocols(["http/1.1"])
+
+    async def dial(self, endpoint: Endpoint, make: Callable[[], Connection]) -> Connection:
+        """Connects what `make` makes, or raises an `OSError`."""
+        host = endpoint.host.strip("[]")
+        addresses = _literal(host, endpoint.port) or await self._lookup.resolve(host, endpoint.port)
+        tls = self._tls if endpoint.scheme == "https" else None
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, connection = await self._loop.create_connection(
+                    make,
+                    sock=await self._connect(addresses),
+                    ssl=tls,
+                    server_hostname=host.removesuffix(".") if tls else None,
+                )
+        except TimeoutError as error:
+            # Its own kind: `TimeoutError` is for the deadline of who asked.
+            raise ConnectionError(0, "timed out") from error
+        return connection
+
+    async def _connect(self, addresses: Sequence[AddrInfoType]) -> socket.socket:
+        """A socket that is connected to one of the addresses.
+
+        A host is forbidden when all of its addresses are; one that also has another, which did
+        not answer, may be tried again.
+        """
+        try:
+            opened = await aiohappyeyeballs.start_connection(
+                addresses,
+                happy_eyeballs_delay=NEXT_ADDRESS_S,
+                interleave=1,
+                loop=self._loop,
+                socket_factory=self._guard.open_socket,
+            )
+        except OSError as error:
+            if not any(map(self._guard.allows, addresses)):
+                raise AddressForbidden from error
+            raise
+        # A request is one write: nothing follows that it could wait for.
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return opened
+
+
+def _literal(host: str, port: int) -> list[AddrInfoType]:
+    """The address that a host is written as, if it is."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return [(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
+    return []

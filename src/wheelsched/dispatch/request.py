@@ -1,0 +1,162 @@
+"""Requests: a callback becomes bytes ahead of its time, and a batch of them one request.
+
+Invariant: what `prepare` makes is complete: a single callback is one bytes object, head and body,
+sent as it stands unless its signature has grown old. A batch is put together at its time out of
+elements that are encoded, and only then signed, because only then its runs are known. No line of a
+head holds anything but printable ASCII, whatever is stored.
+
+`traceparent` needs no randomness. The trace is that of the run, whatever the attempt, and its id a
+hash of the run's key; the span is the attempt, and its id the fencing token, of which no two
+attempts of a run have the same. A batch is a trace of its own, by its key.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from msgspec import Raw
+
+from wheelsched.core.duration import MILLISECOND, MINUTE, SECOND
+from wheelsched.core.model import format_run_id
+from wheelsched.dispatch.route import HttpRoute
+from wheelsched.dispatch.signing import sign
+from wheelsched.ports import Callback, Prepared
+from wheelsched.wire import callback as wire
+
+MAX_SIGNATURE_AGE_US: Final = MINUTE  # receivers refuse what is five minutes off
+END: Final = b"\r\n"
+
+# One template for a head: a dozen small ones would take as long as the signature.
+_SIGNATURE: Final = f"{wire.WEBHOOK_TIMESTAMP}: %d\r\n{wire.WEBHOOK_SIGNATURE}: %s\r\n"
+_KEYS: Final = f"{wire.IDEMPOTENCY_KEY}: %s\r\n{wire.WEBHOOK_ID}: %s\r\n{wire.TRACEPARENT}: %s\r\n"
+_LENGTH: Final = "Content-Length: %d\r\n\r\n"
+_BATCH_HEAD: Final = _SIGNATURE + _KEYS + _LENGTH
+_CALLBACK_HEAD: Final = (
+    _SIGNATURE
+    + _KEYS
+    + f"{wire.RUN_ID}: %s\r\n"
+    + f"{wire.JOB_ID}: %s\r\n"
+    + f"{wire.JOB_NAME}: %s\r\n"
+    + f"{wire.SCHEDULED_AT}: %s\r\n"
+    + f"{wire.ATTEMPT}: %d\r\n"
+    + f"{wire.FENCING_TOKEN}: %d\r\n"
+    + f"{wire.TRIGGER}: %s\r\n"
+    + f"{wire.TIMEOUT_MS}: %d\r\n"
+    + _LENGTH
+)
+
+
+class Request(NamedTuple):
+    """What goes over the wire, and how long its answer may take."""
+
+    content: bytes
+    timeout_us: int
+
+
+def prepare(route: HttpRoute, callback: Callback) -> Prepared:
+    """A callback, encoded, and signed for the second in which it will be sent."""
+    run_id = format_run_id(callback.key)
+    key = wire.write_key(callback.idempotency_key)
+    if route.target.batch > 1:
+        content = _encode_element(callback, run_id)
+    else:
+        content = _encode_request(route, callback, run_id, key)
+    return Prepared(
+        run_id=run_id,
+        idempotency_key=key,
+        token=callback.token,
+        send_at_us=callback.send_at_us,
+        timeout_us=callback.timeout_us,
+        secrets=callback.secrets,
+        content=content,
+    )
+
+
+def assemble(route: HttpRoute, batch: Sequence[Prepared], now_us: int) -> Request:
+    """The one request that carries a batch now."""
+    if route.target.batch > 1:
+        return _assemble_array(route, batch, now_us)
+    (prepared,) = batch
+    content = prepared.content
+    if abs(now_us - prepared.send_at_us) > MAX_SIGNATURE_AGE_US:
+        content = _signed_again(route, prepared, now_us)
+    return Request(content, prepared.timeout_us)
+
+
+def _encode_element(callback: Callback, run_id: str) -> bytes:
+    return wire.encode_element(
+        wire.BatchElement(
+            run_id=run_id,
+            job_id=callback.key.job_id,
+            job_name=callback.job_name,
+            scheduled_at=wire.write_instant(callback.scheduled_us),
+            attempt=callback.attempt,
+            fencing_token=callback.token,
+            idempotency_key=callback.idempotency_key,
+            trigger=callback.trigger,
+            payload=Raw(callback.payload),
+        )
+    )
+
+
+def _encode_request(route: HttpRoute, callback: Callback, run_id: str, key: str) -> bytes:
+    """A whole request. Its signature comes first of what is its own: see `_signed_again`."""
+    payload = callback.payload
+    timestamp = callback.send_at_us // SECOND
+    head = _CALLBACK_HEAD % (
+        timestamp,
+        sign(callback.secrets, key, timestamp, payload),
+        key,
+        key,
+        _traceparent(run_id, callback.token),
+        run_id,
+        _write_job_id(run_id),
+        wire.write_name(callback.job_name),
+        wire.write_instant(callback.scheduled_us),
+        callback.attempt,
+        callback.token,
+        callback.trigger,
+        callback.timeout_us // MILLISECOND,
+        len(payload),
+    )
+    return b"%b%b%b" % (route.head, head.encode("ascii"), payload)
+
+
+def _signed_again(route: HttpRoute, prepared: Prepared, now_us: int) -> bytes:
+    own = prepared.content[len(route.head) :]
+    _, _, rest = own.split(END, 2)  # without its timestamp and its signature
+    _, _, body = rest.partition(END + END)
+    timestamp = now_us // SECOND
+    signature = sign(prepared.secrets, prepared.idempotency_key, timestamp, body)
+    signed = _SIGNATURE % (timestamp, signature)
+    return b"%b%b%b" % (route.head, signed.encode("ascii"), rest)
+
+
+def _assemble_array(route: HttpRoute, batch: Sequence[Prepared], now_us: int) -> Request:
+    body = b"[%b]" % b",".join([prepared.content for prepared in batch])
+    key = wire.batch_key(prepared.run_id for prepared in batch)
+    newest = max(batch, key=lambda prepared: prepared.token)
+    timestamp = now_us // SECOND
+    head = _BATCH_HEAD % (
+        timestamp,
+        sign(newest.secrets, key, timestamp, body),
+        key,
+        key,
+        _traceparent(key, newest.token),
+        len(body),
+    )
+    return Request(
+        b"%b%b%b" % (route.head, head.encode("ascii"), body),
+        max(prepared.timeout_us for prepared in batch),
+    )
+
+
+def _traceparent(traced: str, token: int) -> str:
+    """W3C Trace Context: version, trace, span, and that it is recorded."""
+    trace_id = blake2b(traced.encode(), digest_size=16).hexdigest()
+    return f"00-{trace_id}-{token:016x}-01"
+
+
+def _write_job_id(run_id: str) -> str:
+    """The id of the job, with hyphens: a run's id begins with its digits."""
+    return f"{run_id[:8]}-{run_id[8:12]}-{run_id[12:16]}-{run_id[16:20]}-{run_id[20:32]}"

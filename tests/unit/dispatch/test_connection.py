@@ -1,0 +1,314 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from wheelsched.core.outcome import TransportFailure
+from wheelsched.dispatch.answer import Answer
+from wheelsched.dispatch.connection import MAX_HEAD_BYTES, Connection
+
+MOST_BYTES = 1_000
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Wire(asyncio.Transport):
+    """A transport that goes nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.is_aborted = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+class Kept:
+    """Notes what becomes of a connection."""
+
+    def __init__(self) -> None:
+        self.resting: list[Connection] = []
+        self.forgotten: list[Connection] = []
+
+    def rest(self, connection: Connection) -> None:
+        self.resting.append(connection)
+
+    def forget(self, connection: Connection) -> None:
+        self.forgotten.append(connection)
+
+
+class Line:
+    """A connection, what is at its other end, and one request on its way."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.kept = Kept()
+        self.wire = Wire()
+        self.connection = Connection(self.kept, "http://example.org:80", self.loop)
+        self.connection.connection_made(self.wire)
+        self.ask()
+
+    def ask(self, *, within_s: float = 60) -> None:
+        deadline_s = self.loop.time() + within_s
+        self.asked = self.connection.ask(b"request", MOST_BYTES, deadline_s)
+
+    def hear(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            if not self.wire.is_aborted:
+                self.connection.data_received(piece)
+
+    @property
+    def answer(self) -> Answer:
+        return self.asked.result()
+
+    @property
+    def is_resting(self) -> bool:
+        return bool(self.kept.resting)
+
+
+@pytest.fixture
+async def line() -> Line:
+    return Line()
+
+
+def in_bytes(answer: bytes) -> list[bytes]:
+    return [answer[place : place + 1] for place in range(len(answer))]
+
+
+ANSWERS = [
+    (OK, 200, b"ok", True),
+    (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", True),
+    (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", 304, b"", True),
+    (
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n" + OK,
+        200,
+        b"ok",
+        True,
+    ),
+    (
+        (
+            b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"2;a=b\r\nou\r\n1\r\nt\r\n0\r\nA: b\r\n\r\n"
+        ),
+        500,
+        b"out",
+        True,
+    ),
+    (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", 200, b"ok", False),
+    (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, b"ok", False),
+    (
+        b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok",
+        200,
+        b"ok",
+        True,
+    ),
+]
+
+
+@pytest.mark.parametrize(("answer", "status", "body", "is_resting"), ANSWERS)
+@pytest.mark.parametrize("cut", [lambda answer: [answer], in_bytes], ids=["whole", "in bytes"])
+async def test_an_answer_is_read_however_it_comes(
+    line: Line,
+    cut: Callable[[bytes], list[bytes]],
+    answer: bytes,
+    status: int,
+    body: bytes,
+    is_resting: bool,
+) -> None:
+    line.hear(*cut(answer))
+    assert line.answer == Answer(status=status, body=body)
+    assert line.is_resting is is_resting
+    assert line.wire.is_aborted is not is_resting
+    assert line.wire.written == [b"request"]
+
+
+async def test_an_answer_without_an_end_of_its_own_ends_with_the_connection(line: Line) -> None:
+    line.hear(b"HTTP/1.1 200 OK\r\n\r\nout ", b"of paper")
+    assert not line.asked.done()
+    line.connection.connection_lost(None)
+    assert line.answer == Answer(status=200, body=b"out of paper")
+    assert not line.is_resting
+
+
+@pytest.mark.parametrize(
+    ("heard", "error"),
+    [
+        (b"", None),
+        (b"HTTP/1.1 200 OK\r\n", None),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", None),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no", None),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n", None),
+        (b"HTTP/1.1 200 OK\r\n\r\nout ", ConnectionResetError()),
+    ],
+)
+async def test_an_answer_that_breaks_off_is_none(
+    line: Line, heard: bytes, error: Exception | None
+) -> None:
+    if heard:
+        line.hear(heard)
+    line.connection.connection_lost(error)
+    assert line.answer.status is TransportFailure.CONNECTION_LOST
+    assert line.connection.is_heard is bool(heard)
+    assert line.kept.forgotten == [line.connection]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\nb",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        b"HTTP/1.1 000 No\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+    ],
+)
+async def test_what_is_no_answer_is_said_to_be_none(line: Line, answer: bytes) -> None:
+    line.hear(answer)
+    assert line.answer.status is TransportFailure.BAD_ANSWER
+    assert line.answer.detail
+    assert line.wire.is_aborted
+
+
+@pytest.mark.parametrize("excess", [b"H", OK, b"garbage"])
+async def test_what_comes_along_with_an_answer_is_for_nobody(line: Line, excess: bytes) -> None:
+    line.hear(OK + excess)
+    assert line.answer == Answer(status=200, body=b"ok")
+    assert line.wire.is_aborted
+    assert not line.is_resting
+
+
+@pytest.mark.parametrize("excess", [b"\r\n", OK, b"garbage"])
+async def test_what_comes_to_a_connection_at_rest_ends_it(line: Line, excess: bytes) -> None:
+    line.hear(OK)
+    assert line.is_resting
+    line.hear(excess)
+    assert line.wire.is_aborted
+    assert line.kept.forgotten == [line.connection]
+
+
+async def test_the_next_answer_is_not_the_one_before(line: Line) -> None:
+    line.hear(b"HTTP/1.1 503 No\r\nRetry-After: 7\r\nContent-Length: 3\r\n\r\nout")
+    assert line.answer == Answer(status=503, body=b"out", retry_after="7")
+    line.ask()
+    line.hear(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    assert line.answer == Answer(status=200)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b"A: " + b"b" * 1_000 + b"\r\n", b"b" * 1_000],
+    ids=["headers", "one header"],
+)
+async def test_a_head_has_a_bound(line: Line, piece: bytes) -> None:
+    line.hear(b"HTTP/1.1 200 OK\r\nB: ", *[piece] * (MAX_HEAD_BYTES // 1_000 + 1))
+    assert line.answer.status is TransportFailure.BAD_ANSWER
+    assert line.answer.detail == "its headers are too long"
+
+
+async def test_what_only_announces_an_answer_has_a_bound(line: Line) -> None:
+    line.hear(*[b"HTTP/1.1 103 Early Hints\r\n\r\n"] * MAX_HEAD_BYTES)
+    assert line.answer.status is TransportFailure.BAD_ANSWER
+
+
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [
+        (b"Content-Length: 1000000", b"x" * 100),
+        (b"Connection: close", b"x" * 100),
+        (b"Transfer-Encoding: chunked", b"64\r\n" + b"x" * 100 + b"\r\n"),
+        (b"Transfer-Encoding: chunked", b"1;" + b"a" * 1_000 + b"\r\nx\r\n"),
+    ],
+)
+async def test_a_body_has_a_bound(line: Line, head: bytes, piece: bytes) -> None:
+    line.hear(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n", *[piece] * 1_000)
+    assert line.answer.status == 200
+    assert not line.answer.is_whole
+    assert line.answer.body == b"x" * len(line.answer.body)
+    assert len(line.answer.body) <= MOST_BYTES
+    assert line.wire.is_aborted
+
+
+async def test_chunks_of_one_byte_are_within_the_bound(line: Line) -> None:
+    chunks = [b"1\r\nx\r\n"] * MOST_BYTES
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    line.hear(head, *chunks, b"0\r\n\r\n")
+    assert line.answer == Answer(status=200, body=b"x" * MOST_BYTES)
+
+
+async def test_trailers_have_a_bound(line: Line) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: "
+    line.hear(head, *[b"x" * 1_000] * 1_000)
+    assert line.answer.status == 200
+    assert line.wire.is_aborted
+
+
+async def test_the_deadline_ends_it(line: Line) -> None:
+    line.hear(OK)
+    line.ask(within_s=-1)
+    assert await line.asked == Answer(status=TransportFailure.TIMEOUT)
+    assert line.wire.is_aborted
+
+
+async def test_a_later_deadline_is_kept_though_an_earlier_timer_rings(line: Line) -> None:
+    line.hear(OK)
+    line.connection.watch(line.loop.time() - 1)
+    line.ask(within_s=60)
+    turn = line.loop.create_future()
+    line.loop.call_later(0, line.loop.call_soon, turn.set_result, None)
+    await turn
+    line.hear(OK)
+    assert line.answer.status == 200
+
+
+async def test_a_connection_does_not_rest_for_ever(line: Line) -> None:
+    line.hear(OK)
+    line.connection.watch(line.loop.time() - 1)
+    turn = line.loop.create_future()
+    line.loop.call_later(0, line.loop.call_soon, turn.set_result, None)
+    await turn
+    assert line.wire.is_aborted
+    assert line.kept.forgotten == [line.connection]
+
+
+async def test_to_end_a_connection_is_to_fail_what_it_was_asked(line: Line) -> None:
+    line.connection.end()
+    assert line.answer.status is TransportFailure.CONNECTION_LOST
+    line.ask()
+    assert line.answer.status is TransportFailure.CONNECTION_LOST
+    assert line.wire.written == [b"request"]
+
+
+async def test_an_answer_that_nobody_waits_for_ends_the_connection(line: Line) -> None:
+    line.asked.cancel()
+    line.hear(OK)
+    assert line.wire.is_aborted
+    assert not line.is_resting
+
+
+async def test_who_gave_up_does_not_end_the_request_of_another(line: Line) -> None:
+    first = line.asked
+    line.hear(OK)
+    line.ask()
+    line.connection.abandon(first)
+    line.hear(OK)
+    assert line.answer.status == 200
+
+
+async def test_what_was_ended_before_it_was_connected_is_ended_when_it_is() -> None:
+    connection = Connection(Kept(), "http://example.org:80", asyncio.get_running_loop())
+    connection.end()
+    assert connection.lost.done()
+    wire = Wire()
+    connection.connection_made(wire)
+    assert wire.is_aborted
+    assert not connection.is_open
+    connection.connection_lost(None)
