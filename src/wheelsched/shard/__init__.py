@@ -1,0 +1,1 @@
+"""The shard daemon: acquire, load, arm, fire, settle and sweep. `pipeline` reads first."""

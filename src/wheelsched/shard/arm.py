@@ -1,0 +1,288 @@
+"""Stage *arm*: what comes due within the lead is claimed, and its request made ready.
+
+Invariant: a run is handed to fire only when its claim has committed under our lease, and the next
+due time of its job is computed from the one that was claimed, never from now.
+
+What is most urgent goes first. A crowded second is begun early and armed in batches sorted by job
+id, at a pace that leaves the database time for the rest.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable, Sequence
+from itertools import count
+from uuid import UUID
+
+import structlog
+from msgspec import Struct
+
+from wheelsched.core import misfire
+from wheelsched.core.compile import compile_schedule
+from wheelsched.core.duration import MILLISECOND, SECOND
+from wheelsched.core.model import Job, JobState, Run, RunKey, RunState
+from wheelsched.ports import NEVER_US, Claim, ClaimedRetry, ClaimedRun, Retry
+from wheelsched.shard.armed import ArmedRun
+from wheelsched.shard.claims import Claims
+from wheelsched.shard.context import Context
+from wheelsched.shard.due_times import ROOM, DueTimes
+from wheelsched.shard.lead import ArmingRate, lead_us
+from wheelsched.shard.preparation import Preparation
+from wheelsched.shard.results import Verdict, unprepared
+from wheelsched.shard.retries import Retries
+
+log = structlog.get_logger("wheelsched.shard")
+
+BATCH = 1_000
+PORTION = ROOM  # taken from the wheel at once, to be sorted
+STEP_US = 100 * MILLISECOND  # what is due within one step of the lead is armed together
+FORECAST_S = 60
+FORECAST_EVERY_US = SECOND
+TURN = 20  # jobs decided about, or requests prepared, in one turn of the loop
+
+
+class Outlets(Struct, frozen=True):
+    """Where jobs and runs go from here."""
+
+    fire: Callable[[ArmedRun], None]
+    reload: Callable[[UUID], None]  # a job whose timer is not where we thought
+    ending: Callable[[UUID], None]  # jobs without a further due time
+    settle: Callable[[Verdict], None]
+
+
+class Plan(Struct, frozen=True):
+    """What a claim makes of one job, if it wins."""
+
+    job: Job
+    claim: Claim
+    fires: tuple[misfire.Fire, ...]
+
+
+class Arm:
+    """Arms runs ahead of their time."""
+
+    def __init__(
+        self,
+        context: Context,
+        due_times: DueTimes,
+        retries: Retries,
+        preparation: Preparation,
+        outlets: Outlets,
+    ) -> None:
+        self._context = context
+        self._due_times = due_times
+        self._retries = retries
+        self._preparation = preparation
+        self._outlets = outlets
+        self._claims = Claims(context)
+        self._rate = ArmingRate(context.config.lead)
+        self._lead_us = context.config.lead.least_us
+        self._forecast_us = 0  # when the lead was computed last
+        self._chunks: list[tuple[int, int, list[tuple[UUID, int]]]] = []
+        self._numbers = count()
+        self._woken = asyncio.Event()
+        self._alarm = context.clock.alarm(self._woken.set)
+
+    def wake(self) -> None:
+        """There may be something more urgent than was known."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Arms until it is cancelled."""
+        try:
+            while True:
+                self._woken.clear()
+                if self._context.tenure.is_trusted:
+                    await self._round()
+                else:
+                    await self._context.clock.sleep(STEP_US * 1_000)
+        finally:
+            self._alarm.close()
+
+    async def _round(self) -> None:
+        """Arms the most urgent batch, or waits for one."""
+        now_us = self._context.clock.now_us()
+        self._look_ahead(now_us)
+        self._gather(now_us)
+        waiting = self._retries.take(now_us + self._lead_us, BATCH)
+        chunk = heapq.heappop(self._chunks)[2] if self._chunks else []
+        if not waiting and not chunk:
+            await self._wait_until(self._next_us(now_us))
+            return
+        started_us = self._context.tenure.now_us()
+        async with self._context.arming:
+            with self._context.changes.kept():
+                await self._arm_retries(waiting)
+            with self._context.changes.kept():
+                await self._arm(chunk)
+        took_us = self._context.tenure.now_us() - started_us
+        self._rate.measured(len(chunk), took_us)
+        self._context.vitals.store.arms.observe(took_us, len(chunk) + len(waiting))
+        if chunk and min(due_us for _, due_us in chunk) > now_us + 2 * SECOND:
+            rest_us = int(took_us * (self._context.config.lead.headroom - 1))
+            await self._wait_until(self._context.clock.now_us() + rest_us)
+
+    def _look_ahead(self, now_us: int) -> None:
+        if now_us - self._forecast_us >= FORECAST_EVERY_US or now_us < self._forecast_us:
+            forecast = self._due_times.forecast(now_us, FORECAST_S)
+            for due_us, _, chunk in self._chunks:
+                second = max(due_us - now_us, 0) // SECOND
+                forecast[min(second, FORECAST_S - 1)] += len(chunk)
+            self._lead_us = lead_us(forecast, self._rate.per_second, self._context.config.lead)
+            self._forecast_us = now_us
+
+    def _gather(self, now_us: int) -> None:
+        """Takes from the wheel what the lead reaches, and cuts it into batches."""
+        room = self._context.config.max_armed - self._context.unfinished.armed_count
+        most = min(PORTION if len(self._chunks) < PORTION // BATCH else BATCH, room)
+        if most <= 0:
+            return
+        taken = self._due_times.take(now_us + self._lead_us + STEP_US, most)
+        taken.sort(key=lambda entry: entry[0].int)
+        for start in range(0, len(taken), BATCH):
+            chunk = taken[start : start + BATCH]
+            earliest_us = min(due_us for _, due_us in chunk)
+            heapq.heappush(self._chunks, (earliest_us, next(self._numbers), chunk))
+
+    def _next_us(self, now_us: int) -> int:
+        """When there is something to arm, or a crowd may have come into sight."""
+        due_us, retry_us = self._due_times.next_us(), self._retries.next_us()
+        wanted_us = [next_us - self._lead_us for next_us in (due_us, retry_us) if next_us]
+        if due_us is not None:
+            in_sight_us = due_us - FORECAST_S * SECOND
+            wanted_us.append(max(in_sight_us, now_us + FORECAST_EVERY_US))
+        return max(min(wanted_us, default=NEVER_US // 1_000), now_us + MILLISECOND)
+
+    async def _wait_until(self, when_us: int) -> None:
+        self._alarm.set(when_us * 1_000)
+        await self._woken.wait()
+
+    async def _arm(self, chunk: Sequence[tuple[UUID, int]]) -> None:
+        """Claims the due times of a batch, and prepares what was won."""
+        due_us = {job_id: due for job_id, due in chunk if self._context.tenure.may_arm(job_id)}
+        if not due_us:
+            return
+        jobs = [
+            job
+            for job in await self._preparation.read_jobs(due_us.keys())
+            if job.state is JobState.ACTIVE
+        ]
+        plans = [
+            plan
+            for start in range(0, len(jobs), TURN)
+            for plan in await self._plan(jobs[start : start + TURN], due_us)
+        ]
+        lost = await self._claims.arm([plan.claim for plan in plans]) if plans else set()
+        self._count(plans, lost)
+        for start in range(0, len(plans), TURN):
+            for plan in plans[start : start + TURN]:
+                self._follow(plan, lost)
+            await self._context.clock.sleep(0)
+
+    async def _plan(self, jobs: Sequence[Job], due_us: dict[UUID, int]) -> list[Plan]:
+        now_us = self._context.clock.now_us()
+        plans = []
+        for job in jobs:
+            try:
+                plans.append(self._plan_one(job, due_us[job.job_id], now_us))
+            except Exception:
+                log.exception("job.set_aside", job_id=str(job.job_id))
+                self._set_aside(job.job_id)
+        await self._context.clock.sleep(0)
+        return plans
+
+    def _set_aside(self, job_id: UUID) -> None:
+        """Looks at a job again later: its timer stays, and nothing of it is lost."""
+        now_us = self._context.clock.now_us()
+        self._due_times.move(job_id, now_us + self._context.config.refresh_us)
+
+    def _plan_one(self, job: Job, due_us: int, now_us: int) -> Plan:
+        schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)
+        decision = misfire.decide(job.misfire, schedule, due_us, now_us)
+        tenure = self._context.tenure
+        runs = tuple(
+            ClaimedRun(fire.due_us, tenure.next_token(job.job_id), fire.lane)
+            for fire in decision.fires
+        )
+        claim = Claim(
+            job_id=job.job_id,
+            tenant_id=job.tenant_id,
+            version=job.version,
+            due_us=due_us,
+            next_due_us=decision.next_due_us,
+            runs=runs,
+            skip=decision.skip,
+        )
+        return Plan(job, claim, decision.fires)
+
+    def _count(self, plans: Sequence[Plan], lost: set[RunKey]) -> None:
+        runs = self._context.vitals.runs
+        runs.entered[RunState.ARMED] += sum(len(plan.fires) for plan in plans) - len(lost)
+        for plan in plans:
+            if plan.claim.skip is not None:
+                runs.entered[RunState.SKIPPED] += 1
+                runs.skipped[plan.claim.skip.reason] += plan.claim.skip.count
+
+    @staticmethod
+    def _is_lost(claim: Claim, lost: set[RunKey]) -> bool:
+        return any(RunKey(claim.job_id, run.due_us) in lost for run in claim.runs)
+
+    def _follow(self, plan: Plan, lost: set[RunKey]) -> None:
+        """Hands the runs that were won to fire, and puts the next due time in its place."""
+        job, claim = plan.job, plan.claim
+        for fire, claimed in zip(plan.fires, claim.runs, strict=True):
+            if RunKey(job.job_id, fire.due_us) not in lost:
+                run = Run(
+                    job_id=job.job_id,
+                    due_us=fire.due_us,
+                    tenant_id=job.tenant_id,
+                    state=RunState.ARMED,
+                    lane=fire.lane,
+                )
+                self._prepare(job, run, claimed.token, fire.fire_at_us)
+        if claim.key in self._claims.refused:
+            self._set_aside(job.job_id)
+            return
+        if self._is_lost(claim, lost) or self._context.changes.concern(job.job_id):
+            self._outlets.reload(job.job_id)
+            return
+        if claim.next_due_us is None:
+            self._outlets.ending(job.job_id)
+        else:
+            horizon_us = self._context.clock.now_us() + self._context.config.horizon_us
+            is_near = claim.next_due_us <= horizon_us
+            self._due_times.move(job.job_id, claim.next_due_us if is_near else None)
+
+    def _prepare(self, job: Job, run: Run, token: int, fire_at_us: int) -> None:
+        try:
+            prepared = self._preparation.prepare(job, run, token, fire_at_us)
+        except Exception:  # noqa: BLE001 - one bad job must not end the shard
+            self._outlets.settle(unprepared(run.key, token))
+        else:
+            self._outlets.fire(prepared)
+
+    async def _arm_retries(self, waiting: Sequence[Retry]) -> None:
+        """Claims further attempts, and those that people asked for."""
+        tenure = self._context.tenure
+        claims = [
+            ClaimedRetry(retry.key, retry.retry_at_us, tenure.next_token(retry.key.job_id))
+            for retry in waiting
+            if tenure.may_arm(retry.key.job_id)
+        ]
+        if not claims:
+            return
+        runs = await self._claims.arm_retries(claims)
+        won = {run.key for run in runs}
+        for claim in claims:
+            if claim.key not in won and claim.key not in self._claims.refused:
+                self._outlets.reload(claim.key.job_id)
+        jobs = await self._preparation.read_jobs({run.job_id for run in runs})
+        by_id = {job.job_id: job for job in jobs}
+        times_us = {claim.key: claim.retry_at_us for claim in claims}
+        for run in runs:
+            assert run.token
+            if run.job_id in by_id:
+                self._prepare(by_id[run.job_id], run, run.token, times_us[run.key])
+            else:  # deleted while an attempt was under way: there is no other
+                self._outlets.settle(
+                    Verdict(key=run.key, token=run.token, state=RunState.CANCELLED)
+                )

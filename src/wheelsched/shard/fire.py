@@ -1,0 +1,379 @@
+"""Stage *fire*: armed runs go out at their time.
+
+Invariant: a run is sent only while the lease is trusted, once its time has come, after overlap
+was decided about it, and not before every change that was acknowledged a second earlier has been
+heard of: by a fresh listener, or else by looking again.
+
+```
+timetable ─► feed ─► overlap ─► fair queue ─► dispatch ─► settle
+               └──► recheck ─────┘
+```
+
+Everything between the timetable and the socket is done in portions, so that the loop turns in
+between: a crowd delays neither the answers of the others nor the next tick.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from uuid import UUID
+
+import structlog
+from msgspec import Struct
+
+from wheelsched.core import overlap
+from wheelsched.core.model import Lane, RunKey, RunState, SkipReason, Trigger
+from wheelsched.core.outcome import Failed, Outcome
+from wheelsched.core.partition import partition_of
+from wheelsched.core.policy import OnMisfire
+from wheelsched.ports import Dispatcher
+from wheelsched.shard.armed import ArmedRun, Batch
+from wheelsched.shard.context import Context
+from wheelsched.shard.fairness import FairQueue
+from wheelsched.shard.freshness import Freshness
+from wheelsched.shard.results import Result, Verdict
+from wheelsched.shard.timetable import Timetable, Volley
+from wheelsched.shard.unfinished import LiveRun
+
+log = structlog.get_logger("wheelsched.shard")
+
+FEED_PORTION = 400  # runs decided about in one turn of the loop
+FEED_TENANT = 100  # of them of one tenant before it is the next one's turn
+START_PORTION = 32  # requests begun in one turn of the loop
+OUR_FAULT = "the request could not be made: a fault of the scheduler, which has logged it"
+NOT_KEEPING_UP = "the target is not keeping up: too many runs wait for it"
+
+
+class Outlets(Struct, frozen=True):
+    """Where runs go from here: those with a result, and those that are in doubt."""
+
+    settle: Callable[[Result | Verdict], None]
+    recheck: Callable[[Sequence[ArmedRun]], None]
+
+
+class Fire:
+    """Sends what is due."""
+
+    def __init__(
+        self,
+        context: Context,
+        dispatcher: Dispatcher,
+        queue: FairQueue[Batch],
+        freshness: Freshness,
+        outlets: "Outlets",
+    ) -> None:
+        self._context = context
+        self._dispatcher = dispatcher
+        self._queue = queue
+        self._freshness = freshness
+        self._settle = outlets.settle
+        self._recheck = outlets.recheck
+        self._timetable = Timetable(context.clock, self._come_due)
+        self._due: dict[UUID, deque[Batch]] = {}
+        self._in_flight: set[Batch] = set()
+        self._is_feeding = False
+        self._is_pumping = False
+        self._tasks: asyncio.TaskGroup | None = None
+        # The queue goes by the machine's clock: a step of the database's makes nobody wait.
+        self._queue_alarm = context.machine.alarm(self.pump)
+
+    @property
+    def in_flight(self) -> Collection[Batch]:
+        """What was sent, or is being sent, and has no answer."""
+        return self._in_flight
+
+    async def run(self) -> None:
+        """Sends until it is cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                self.pump()
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self._tasks = None
+            self._timetable.close()
+            self._queue_alarm.close()
+
+    def add(self, run: ArmedRun) -> None:
+        """Sends a run at its time."""
+        self._context.unfinished.arm(run)
+        self._timetable.add(run)
+
+    def anchor(self) -> None:
+        """Goes on from a clock that was set to another time."""
+        self._timetable.anchor()
+        self.pump()
+
+    def doubt(self, job_id: UUID) -> None:
+        """A job has changed: nothing of it is sent before it was looked at again."""
+        for run in self._unsent(job_id):
+            run.is_doubtful = True
+
+    def clear(self, run: ArmedRun) -> None:
+        """A run is as it was: it goes out at its time, or now if it was held back for this."""
+        run.is_doubtful = False
+        if not run.is_held:
+            return
+        run.is_held = False
+        if self._context.unfinished.is_live(run.key):  # decided about before it was held
+            self._put(Batch(run.route, run.lane, run.priority, run.fire_at_us, [run]))
+        else:
+            self._enqueue([run])
+        self.pump()
+
+    def replace(self, old: ArmedRun, new: ArmedRun) -> None:
+        """Puts an attempt that was prepared anew in the place of one that was not sent."""
+        self._context.unfinished.forget([old])
+        self._context.unfinished.end(old.key)
+        self.add(new)
+
+    def withdraw(self, run: ArmedRun) -> None:
+        """Does not send a run any more: it was paused, cancelled, or is somebody else's."""
+        self._context.unfinished.forget([run])
+        if self._context.unfinished.token_of(run.key) in (None, run.token):
+            self.ended(run.key)  # else a later attempt of it is live
+
+    def ended(self, key: RunKey) -> None:
+        """A live run has ended: those of its job that waited for it are decided about again."""
+        unfinished = self._context.unfinished
+        unfinished.end(key)
+        waiting = unfinished.take_waiting(key.job_id)
+        if waiting:
+            self._enqueue(waiting)
+            self.pump()
+
+    def let_go(self, partitions: Collection[int], until_us: int) -> list[ArmedRun]:
+        """Forgets what is armed for these partitions, except what it carries to its end.
+
+        That is what was sent, and what is due by `until_us` with nothing of its job in its way.
+        """
+        unfinished = self._context.unfinished
+        carried = [
+            live.armed
+            for live in unfinished.all_live()
+            if live.armed and partition_of(live.key.job_id) in partitions
+        ]
+        left = []
+        busy: set[UUID] = set()  # jobs of which a run is carried: overlap decides about the next
+        for run in unfinished.all_armed():
+            if partition_of(run.key.job_id) not in partitions:
+                continue
+            is_clear = unfinished.is_idle(run.key.job_id) and run.key.job_id not in busy
+            if run.fire_at_us <= until_us and (is_clear or not run.is_first):
+                busy.add(run.key.job_id)
+                carried.append(run)
+            else:
+                left.append(run)
+        unfinished.forget(left)
+        for live in tuple(unfinished.all_live()):
+            if live.armed is None and partition_of(live.key.job_id) in partitions:
+                unfinished.end(live.key)
+        return carried
+
+    def pump(self) -> None:
+        """Begins what may be sent now, a portion in each turn of the loop."""
+        if not self._is_pumping:
+            self._is_pumping = True
+            asyncio.get_running_loop().call_soon(self._pump_portion)
+
+    def _come_due(self, volleys: Sequence[Volley]) -> None:
+        for volley in volleys:
+            self._due.setdefault(volley.tenant_id, deque()).extend(volley.batches)
+        self._feed()
+
+    def _feed(self) -> None:
+        """Moves a portion of what is due into the queue, a little of each tenant in turn."""
+        fed = 0
+        while self._due and fed < FEED_PORTION:
+            tenant_id, due = next(iter(self._due.items()))
+            del self._due[tenant_id]
+            until = fed + FEED_TENANT
+            while due and fed < until:
+                batch = due.popleft()
+                fed += len(batch)
+                self._feed_batch(batch)
+            if due:
+                self._due[tenant_id] = due
+        self._pump_portion()
+        if self._due and not self._is_feeding:
+            self._is_feeding = True
+            asyncio.get_running_loop().call_soon(self._feed_on)
+
+    def _feed_on(self) -> None:
+        self._is_feeding = False
+        self._feed()
+
+    def _feed_batch(self, batch: Batch) -> None:
+        is_fresh = self._freshness.covers(batch.fire_at_us)
+        runs = self._certain(batch.runs, is_fresh=is_fresh)
+        now_us = self._context.clock.now_us()
+        batch.runs = [run for run in runs if self._decide(run, now_us)]
+        if batch.runs:
+            batch.lane = batch.runs[0].lane
+            self._put(batch)
+
+    def _certain(self, runs: Sequence[ArmedRun], *, is_fresh: bool) -> list[ArmedRun]:
+        """Those that may go out without another look. The others are held until it was taken."""
+        runs = [run for run in runs if not run.is_withdrawn]
+        doubtful = [run for run in runs if run.is_doubtful or not is_fresh]
+        if not doubtful:
+            return runs
+        for run in doubtful:
+            run.is_held = True
+        self._recheck(doubtful)
+        return [run for run in runs if not run.is_held]
+
+    def _enqueue(self, runs: Sequence[ArmedRun]) -> None:
+        """Decides about runs whose time has come, and queues those that may go."""
+        volleys: dict[UUID, Volley] = {}
+        now_us = self._context.clock.now_us()
+        for run in runs:
+            if not run.is_withdrawn and self._decide(run, now_us):
+                tenant_id = run.route.tenant_id
+                volley = volleys.setdefault(tenant_id, Volley(tenant_id, run.fire_at_us))
+                volley.add(run)
+        for volley in volleys.values():
+            for batch in volley.batches:
+                self._put(batch)
+
+    def _decide(self, run: ArmedRun, now_us: int) -> bool:
+        """Whether a run goes out now. If not, it waits for its turn, or is skipped."""
+        unfinished = self._context.unfinished
+        if self._is_misfire(run, now_us):
+            self._skip(run, SkipReason.MISFIRE_SKIP)
+            return False
+        if not run.is_first or unfinished.is_idle(run.key.job_id):
+            unfinished.begin(run)
+            return True
+        live = unfinished.live_of(run.key.job_id)
+        decision = overlap.decide(
+            run.rules.overlap,
+            trigger=run.trigger,
+            lane=run.lane,
+            live=[other.key for other in live],
+            ahead=unfinished.waiting_ahead_of(run),
+        )
+        match decision:
+            case overlap.Fire():
+                for other in live[: len(decision.cancel)]:
+                    self._cancel(other)
+                unfinished.begin(run)
+                return True
+            case overlap.Queue():
+                unfinished.wait(run)
+                return False
+            case overlap.Skip():
+                self._skip(run, decision.reason)
+                return False
+
+    def _is_misfire(self, run: ArmedRun, now_us: int) -> bool:
+        """Whether a run that was held back is past its grace, and its policy is to skip.
+
+        One whose policy is another goes out, but overtakes nobody.
+        """
+        misfire = run.rules.misfire
+        if now_us - run.fire_at_us <= misfire.grace_us or not run.is_first or run.lane is Lane.LATE:
+            return False
+        run.lane = Lane.LATE
+        if not self._context.tenure.holds(partition_of(run.key.job_id)):
+            return False  # carried over a hand-over: it is sent, whatever happens
+        return run.trigger is Trigger.SCHEDULE and misfire.policy is OnMisfire.SKIP
+
+    def _put(self, batch: Batch) -> None:
+        now_us = self._context.clock.now_us()
+        if not self._queue.put(batch):
+            refused = Failed(error=NOT_KEEPING_UP)
+            self._answered(batch, [refused] * len(batch), now_us)
+
+    def _pump_portion(self) -> None:
+        self._is_pumping = False
+        now_us = self._context.tenure.now_us()
+        if self._tasks is None or not self._context.tenure.is_trusted:
+            return
+        for _ in range(START_PORTION):
+            batch = self._queue.take(now_us)
+            if batch is None:
+                self._plan_queue()
+                return
+            self._start(batch)
+        self.pump()
+
+    def _plan_queue(self) -> None:
+        wake_at_us = self._queue.wake_at_us()
+        if wake_at_us is not None:
+            self._queue_alarm.set(wake_at_us * 1_000)
+
+    def _start(self, batch: Batch) -> None:
+        """Begins a request, without what was withdrawn or put in doubt while it was queued."""
+        assert self._tasks
+        batch.runs = self._certain(batch.runs, is_fresh=True)
+        if batch.runs:
+            self._in_flight.add(batch)
+            self._tasks.create_task(self._dispatch(batch))
+        else:
+            self._queue.done(batch, self._context.tenure.now_us(), failed=None)
+
+    async def _dispatch(self, batch: Batch) -> None:
+        clock = self._context.clock
+
+        def begin() -> bool:
+            """Whether all of it is still to be sent, now that there is a connection."""
+            is_certain = not any(run.is_withdrawn or run.is_doubtful for run in batch.runs)
+            if not is_certain or not self._context.tenure.is_trusted:
+                return False
+            started_us = clock.now_us()
+            for run in batch.runs:
+                run.started_us = started_us
+            return True
+
+        prepared = [run.prepared for run in batch.runs]
+        outcomes: Sequence[Outcome] | None
+        try:
+            outcomes = await self._dispatcher.send(batch.route, prepared, begin)
+        except Exception:  # one request must never end the shard
+            log.exception("request.failed", origin=batch.route.origin)
+            outcomes = [Failed(error=OUR_FAULT)] * len(batch)
+        finally:
+            self._in_flight.discard(batch)
+        self._came_back(batch, outcomes)
+        self.pump()
+
+    def _came_back(self, batch: Batch, outcomes: Sequence[Outcome] | None) -> None:
+        """After a request. One that did not begin goes again, without what is not to go."""
+        now_us = self._context.tenure.now_us()
+        if outcomes is None:
+            self._queue.done(batch, now_us, failed=None)
+            batch.runs = self._certain(batch.runs, is_fresh=True)
+            if batch.runs:
+                self._put(batch)
+            return
+        dispatched = self._context.vitals.dispatch
+        dispatched.requests += 1
+        dispatched.sent_bytes += sum(len(run.prepared.content) for run in batch.runs)
+        has_failed = any(isinstance(outcome, Failed) for outcome in outcomes)
+        self._queue.done(batch, now_us, failed=has_failed)
+        self._answered(batch, outcomes, self._context.clock.now_us())
+
+    def _answered(self, batch: Batch, outcomes: Sequence[Outcome], now_us: int) -> None:
+        for run, outcome in zip(batch.runs, outcomes, strict=True):
+            if not run.is_withdrawn:
+                self._settle(Result(run=run, outcome=outcome, finished_us=now_us))
+
+    def _skip(self, run: ArmedRun, reason: SkipReason) -> None:
+        self._context.unfinished.disarm(run)
+        self._settle(
+            Verdict(key=run.key, token=run.token, state=RunState.SKIPPED, skip_reason=reason)
+        )
+
+    def _cancel(self, live: LiveRun) -> None:
+        """Ends a live run in favour of a later one. What its worker still says is not heard."""
+        if live.armed is not None:
+            live.armed.is_withdrawn = True
+        self._context.unfinished.end(live.key)
+        self._settle(Verdict(key=live.key, token=live.token, state=RunState.CANCELLED))
+
+    def _unsent(self, job_id: UUID) -> list[ArmedRun]:
+        unfinished = self._context.unfinished
+        queued = [live.armed for live in unfinished.live_of(job_id) if live.armed]
+        armed = unfinished.armed_of(job_id)
+        return [run for run in (*armed, *queued) if run.started_us is None]

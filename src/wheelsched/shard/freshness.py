@@ -1,0 +1,68 @@
+"""Freshness: since when no hint can have been missed.
+
+Invariant: `covers(t)` only if every change that committed a second before `t` has been heard of.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+from uuid import UUID
+
+from wheelsched.core.duration import SECOND
+
+# What is acknowledged this long before a due time holds: promise 8.
+NOTICE_US: Final = SECOND
+
+
+class Freshness:
+    """When the listener last knew that it had heard everything, by the database's clock."""
+
+    def __init__(self) -> None:
+        self.confirmed_us = 0
+
+    def confirmed(self, sent_us: int, error_us: int) -> None:
+        """After a round trip that was sent at `sent_us`, by a clock that may err by `error_us`."""
+        self.confirmed_us = max(self.confirmed_us, sent_us - error_us)
+
+    def lost(self) -> None:
+        """The listener hears nothing any more."""
+        self.confirmed_us = 0
+
+    def covers(self, due_us: int) -> bool:
+        """Whether a run that is due then may go out without looking again."""
+        return due_us - NOTICE_US <= self.confirmed_us
+
+
+class Changes:
+    """The jobs that were told to have changed while runs of them were being claimed.
+
+    A claim that has committed and is not answered has runs that nobody here knows of yet: a hint
+    about one of them finds nothing to put in doubt, and is kept until the answer has come.
+    """
+
+    def __init__(self) -> None:
+        self._claims: list[set[UUID]] = []
+        self._missed: list[set[UUID]] = []  # of those claims, the ones that anything may concern
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keeps what is heard for as long as a claim is under way."""
+        heard: set[UUID] = set()
+        self._claims.append(heard)
+        try:
+            yield
+        finally:
+            self._claims = [other for other in self._claims if other is not heard]
+            self._missed = [other for other in self._missed if other is not heard]
+
+    def heard(self, job_id: UUID) -> None:
+        for claim in self._claims:
+            claim.add(job_id)
+
+    def missed(self) -> None:
+        """Any job may have changed."""
+        self._missed = list(self._claims)
+
+    def concern(self, job_id: UUID) -> bool:
+        """Whether a job may have changed since the claim that is under way was begun."""
+        return bool(self._missed) or any(job_id in claim for claim in self._claims)

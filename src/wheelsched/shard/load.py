@@ -1,0 +1,134 @@
+"""Stage *load*: the due times of the coming minutes, from the database into the wheel.
+
+Invariant: whatever is due within the horizon in a partition of ours is in the wheel, or armed, at
+the latest one refresh after it was written, and at once when a hint tells of it. Loading again
+what is known changes nothing.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from uuid import UUID
+
+from msgspec import Struct
+
+from wheelsched.ports import NEVER_US, Horizon
+from wheelsched.shard.context import Context
+from wheelsched.shard.due_times import DueTimes
+from wheelsched.shard.retries import Retries
+
+STRETCH = 2_000  # timers put into the wheel in one turn of the loop
+MOST_ASKED = 10_000  # jobs read one by one; beyond that everything is read again
+
+
+class Outlets(Struct, frozen=True):
+    """Whom to tell."""
+
+    loaded: Callable[[], None]
+    ending: Callable[[UUID], None]  # a job whose schedule has no further due time
+
+
+class Load:
+    """Fills the wheel."""
+
+    def __init__(
+        self, context: Context, due_times: DueTimes, retries: Retries, outlets: Outlets
+    ) -> None:
+        self._context = context
+        self._due_times = due_times
+        self._retries = retries
+        self._outlets = outlets
+        self._asked: set[UUID] = set()
+        self._is_everything_asked = False
+        self._woken = asyncio.Event()
+        self._alarm = context.machine.alarm(self._refresh)
+
+    def ask(self, *job_ids: UUID) -> None:
+        """Reads these jobs' timers again, soon."""
+        self._asked.update(job_ids)
+        self._woken.set()
+
+    def ask_everything(self) -> None:
+        """Reads every timer again, soon: a hint may have been missed."""
+        self._is_everything_asked = True
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Loads until it is cancelled."""
+        try:
+            self._plan_refresh()
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                if self._is_everything_asked or len(self._asked) > MOST_ASKED:
+                    self._is_everything_asked = False
+                    self._asked.clear()
+                    await self.load(self._context.tenure.partitions)
+                elif self._asked:
+                    asked, self._asked = self._asked, set()
+                    await self._reload(asked)
+        finally:
+            self._alarm.close()
+
+    async def load(self, partitions: Collection[int]) -> None:
+        """Reads the horizon of some partitions."""
+        if not partitions:
+            return
+        started_us = self._context.tenure.now_us()
+        with self._due_times.loading():
+            horizon = await self._context.patience.insist(
+                "horizon.load",
+                lambda: self._context.stores.timers.load(partitions, self._horizon_us()),
+            )
+            await self._put(horizon)
+        now_us = self._context.tenure.now_us()
+        self._context.vitals.store.loads.observe(now_us - started_us, len(horizon))
+        self._context.vitals.store.refreshed_at_us = now_us
+
+    def _refresh(self) -> None:
+        self.ask_everything()
+        self._plan_refresh()
+
+    def _plan_refresh(self) -> None:
+        self._alarm.set(self._context.machine.now_ns() + self._context.config.refresh_us * 1_000)
+
+    def _horizon_us(self) -> int:
+        return self._context.clock.now_us() + self._context.config.horizon_us
+
+    async def _reload(self, job_ids: Sequence[UUID] | set[UUID]) -> None:
+        ours = [job_id for job_id in job_ids if self._context.tenure.may_arm(job_id)]
+        if not ours:
+            return
+        horizon = await self._context.patience.insist(
+            "horizon.load",
+            lambda: self._context.stores.timers.reload(ours, self._horizon_us()),
+        )
+        self._context.vitals.hints.reloads += len(ours)
+        for job_id in ours:
+            self._due_times.move(job_id, None)
+        self._put_one_by_one(horizon, 0, len(horizon))  # newer than what a load brings meanwhile
+        self._put_retries(horizon)
+        self._outlets.loaded()
+
+    async def _put(self, horizon: Horizon) -> None:
+        for start in range(0, len(horizon), STRETCH):
+            stop = min(start + STRETCH, len(horizon))
+            if NEVER_US in horizon.due_us[start:stop]:
+                self._put_one_by_one(horizon, start, stop)
+            else:
+                self._due_times.put_many(horizon, start, stop)
+            await self._context.clock.sleep(0)
+        self._put_retries(horizon)
+        self._outlets.loaded()
+
+    def _put_retries(self, horizon: Horizon) -> None:
+        for retry in horizon.retries:
+            if not self._context.unfinished.has_attempt(retry.key):
+                self._retries.put(retry)
+
+    def _put_one_by_one(self, horizon: Horizon, start: int, stop: int) -> None:
+        for place in range(start, stop):
+            job_id = horizon.job_id(place)
+            if horizon.due_us[place] == NEVER_US:
+                self._outlets.ending(job_id)
+            else:
+                self._due_times.move(job_id, horizon.due_us[place])

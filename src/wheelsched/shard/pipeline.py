@@ -1,0 +1,189 @@
+"""The pipeline of one shard: read this first.
+
+```
+acquire ─► sweep ─► load ─► arm ─► fire ─► settle
+   │                 ▲       ▲       │        │
+listener ────────────┤       └─ retries ◄─────┤
+   └──► recheck ─────┴── in doubt ◄──┘        └─► ended: the next of its job
+```
+
+One lease, one pipeline, one task group: when the lease is lost everything that rests on it ends,
+and a new shard with a new id begins from what the database says.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Sequence
+from random import Random
+from uuid import UUID
+
+from wheelsched.core.model import Lane, RunKey
+from wheelsched.ports import Dispatcher, Hint
+from wheelsched.shard import acquire, arm, fire, listener, load, recheck, settle, sweep
+from wheelsched.shard.armed import ArmedRun, Batch
+from wheelsched.shard.breaker import BreakerState
+from wheelsched.shard.context import Context
+from wheelsched.shard.due_times import DueTimes
+from wheelsched.shard.fairness import FairQueue
+from wheelsched.shard.freshness import Freshness
+from wheelsched.shard.handover import HandOver, Stages
+from wheelsched.shard.preparation import Preparation
+from wheelsched.shard.retries import Retries
+
+
+class Pipeline:
+    """The stages, put together for the time of one lease."""
+
+    def __init__(
+        self, context: Context, dispatcher: Dispatcher, listen: listener.Listen, random: Random
+    ) -> None:
+        self._context = context
+        now_us = context.clock.now_us()
+        self._due_times = due_times = DueTimes(now_us)
+        self._retries = retries = Retries(now_us, self._wake)
+        self._preparation = preparation = Preparation(context, dispatcher)
+        self._queue: FairQueue[Batch] = FairQueue(context.config.fairness, preparation.weight_of)
+        self._freshness = freshness = Freshness()
+
+        self.settle = settle.Settle(
+            context, retries, settle.Sequels(self._ended, self._accepted), random
+        )
+        self.fire = fire.Fire(
+            context,
+            dispatcher,
+            self._queue,
+            freshness,
+            fire.Outlets(self.settle.put, self._look_at),
+        )
+        self.load = load.Load(
+            context, due_times, retries, load.Outlets(self._wake, self.settle.finish_later)
+        )
+        self.arm = arm.Arm(
+            context,
+            due_times,
+            retries,
+            preparation,
+            arm.Outlets(self._add, self.load.ask, self.settle.finish_later, self.settle.put),
+        )
+        self.recheck = recheck.Recheck(
+            context,
+            preparation,
+            retries,
+            recheck.Outlets(
+                self.fire.clear, self.fire.replace, self.fire.withdraw, self.fire.ended
+            ),
+        )
+        self.sweep = sweep.Sweep(
+            context,
+            preparation,
+            retries,
+            sweep.Outlets(self._add, self.settle.put, self.fire.ended, self.load.load),
+        )
+        self.hand_over = HandOver(
+            context,
+            Stages(fire=self.fire, settle=self.settle, forget=self._forget),
+        )
+        self.acquire = acquire.Acquire(
+            context,
+            acquire.Outlets(self.sweep.gained, self.hand_over, self.fire.pump, self._anchor),
+        )
+        self.listener = listener.Listener(
+            context, listen, freshness, listener.Outlets(self._hear, self._hear_everything)
+        )
+
+    async def run(self) -> None:
+        """Runs every stage until it is cancelled, or the lease is lost."""
+        async with asyncio.TaskGroup() as tasks:
+            for stage in (
+                self.acquire,
+                self.listener,
+                self.sweep,
+                self.load,
+                self.recheck,
+                self.arm,
+                self.fire,
+                self.settle,
+            ):
+                tasks.create_task(stage.run(), name=type(stage).__name__)
+            tasks.create_task(self._keep_gauging(), name="Gauges")
+
+    async def drain(self) -> None:
+        """Hands everything over, and waits until what is carried has ended."""
+        self.acquire.leave()
+        await self.hand_over(self._context.tenure.partitions, is_leaving=True)
+        while partitions := self._context.tenure.partitions:  # gained at the last moment
+            await self.hand_over(partitions, is_leaving=True)
+        while self._context.unfinished.live_count or self._context.unfinished.armed_count:
+            await self._context.clock.sleep(50_000_000)
+        await self.settle.drained()
+
+    def _add(self, run: ArmedRun) -> None:
+        self.fire.add(run)
+        if self._context.changes.concern(run.key.job_id):
+            self._doubt(run.key.job_id)
+
+    def _doubt(self, job_id: UUID) -> None:
+        self.fire.doubt(job_id)
+        self.recheck.look_at_job(job_id)
+
+    def _ended(self, key: RunKey) -> None:
+        self.fire.ended(key)
+
+    def _accepted(self, run: ArmedRun) -> None:
+        self.sweep.watch(run)
+
+    def _look_at(self, runs: Sequence[ArmedRun]) -> None:
+        self.recheck.look_at(runs)
+
+    def _wake(self) -> None:
+        self.arm.wake()
+
+    def _hear(self, hint: Hint) -> None:
+        if hint.job_id is None:
+            self.acquire.look_soon()
+        elif self._context.tenure.holds(hint.partition):
+            self._context.changes.heard(hint.job_id)
+            if self._context.unfinished.has_any(hint.job_id):
+                self._doubt(hint.job_id)
+            self.load.ask(hint.job_id)
+
+    def _hear_everything(self) -> None:
+        self._context.changes.missed()
+        self.load.ask_everything()
+        for job_id in {key.job_id for key in self._context.unfinished.all_keys()}:
+            self._doubt(job_id)
+
+    def _anchor(self) -> None:
+        """The clock was set to another time."""
+        now_us = self._context.clock.now_us()
+        self._freshness.lost()
+        self._due_times.anchor(now_us)
+        self._retries.anchor(now_us)
+        self.load.ask_everything()
+        self.fire.anchor()
+
+    def _forget(self, partitions: Collection[int]) -> None:
+        self._retries.drop(partitions)
+        self.sweep.forget(partitions)
+
+    async def _keep_gauging(self) -> None:
+        while True:
+            self._gauge()
+            await self._context.clock.sleep(self._context.config.watch_us * 1_000)
+
+    def _gauge(self) -> None:
+        """Writes what is not counted as it happens."""
+        context, vitals = self._context, self._context.vitals
+        vitals.tenure.trusted_until_us = context.tenure.now_us() + context.tenure.trust_left_us
+        vitals.tenure.partitions = len(context.tenure.partitions)
+        vitals.runs.wheel_timers = len(self._due_times)
+        vitals.runs.armed = context.unfinished.armed_count
+        vitals.runs.in_flight = self._queue.runs_in_flight
+        vitals.runs.queued = {lane: self._queue.queued(lane) for lane in Lane}
+        vitals.dispatch.breaker_transitions |= self._queue.breaker_transitions
+        states = Counter(self._queue.breakers().values())
+        vitals.dispatch.breakers = {
+            state: states[state] for state in (BreakerState.OPEN, BreakerState.HALF_OPEN)
+        }
+        vitals.clock.offset_us = context.clock.offset_us
+        vitals.clock.error_us = context.clock.error_us

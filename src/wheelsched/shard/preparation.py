@@ -1,0 +1,95 @@
+"""Under arm and sweep: from a claimed run and its job to a request that waits for its time.
+
+Invariant: the request of an attempt depends on the run's key, the attempt, the token and the job's
+definition alone, so that a second preparation replaces the first.
+"""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from wheelsched.core.compile import compile_schedule
+from wheelsched.core.idempotency import compile_template
+from wheelsched.core.model import Job, Lane, Run, RunState, Trigger
+from wheelsched.ports import Callback, Dispatcher, Tenant
+from wheelsched.shard.armed import ArmedRun, rules_of
+from wheelsched.shard.context import Context
+
+
+class Preparation:
+    """Makes armed runs. Knows the tenants, whose secrets sign."""
+
+    def __init__(self, context: Context, dispatcher: Dispatcher) -> None:
+        self._context = context
+        self._dispatcher = dispatcher
+        self._tenants: dict[UUID, Tenant] = {}
+
+    async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
+        """The definitions of jobs, after their tenants have become known."""
+        if not job_ids:
+            return []
+        jobs = await self._context.patience.insist(
+            "job.read", lambda: self._context.stores.timers.read_jobs(job_ids)
+        )
+        await self._read_tenants({job.tenant_id for job in jobs} - self._tenants.keys())
+        return jobs
+
+    async def refresh(self) -> None:
+        """Reads the tenants again: weights and secrets change."""
+        await self._read_tenants(self._tenants.keys())
+
+    def weight_of(self, tenant_id: UUID) -> int:
+        tenant = self._tenants.get(tenant_id)
+        return 1 if tenant is None else tenant.weight
+
+    def prepare(self, job: Job, run: Run, token: int, fire_at_us: int) -> ArmedRun:
+        """The attempt of `run` that is in hand, with `token`, to be sent at `fire_at_us`."""
+        route = self._dispatcher.route(job.tenant_id, job.target)
+        tenant = self._tenants.get(job.tenant_id)
+        template = compile_template(job.idempotency_key)
+        callback = Callback(
+            key=run.key,
+            job_name=job.name,
+            payload=bytes(job.payload),
+            secrets=tenant.secrets if tenant else (),
+            scheduled_us=run.scheduled_us,
+            send_at_us=fire_at_us,
+            timeout_us=job.timeout_us,
+            attempt=run.attempt + (run.state is RunState.ARMED),
+            token=token,
+            trigger=run.trigger,
+            idempotency_key=template.render(job.job_id, run.scheduled_us, job.spec.timezone),
+        )
+        return ArmedRun(
+            key=run.key,
+            token=token,
+            fire_at_us=fire_at_us,
+            attempt=run.attempt_in_hand,
+            trigger=run.trigger,
+            lane=run.lane,
+            is_first=not run.has_begun,
+            version=job.version,
+            rules=rules_of(job),
+            route=route,
+            priority=job.priority,
+            prepared=self._dispatcher.prepare(route, callback),
+        )
+
+    @staticmethod
+    def meant_us(job: Job, run: Run) -> int:
+        """When a run was meant to be dispatched: its due time and, if scheduled, its jitter."""
+        if run.trigger is not Trigger.SCHEDULE:
+            return run.due_us
+        schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)
+        return run.due_us + schedule.jitter_us(run.due_us)
+
+    async def _read_tenants(self, tenant_ids: Collection[UUID]) -> None:
+        if tenant_ids:
+            tenants = await self._context.patience.insist(
+                "tenant.read", lambda: self._context.stores.tenants.read(tenant_ids)
+            )
+            self._tenants |= {tenant.tenant_id: tenant for tenant in tenants}
+
+
+def adopted_lane(run: Run, job: Job, now_us: int) -> Lane:
+    """The lane of a run that was left behind: what is past its grace overtakes nobody."""
+    return Lane.LATE if now_us - run.due_us > job.misfire.grace_us else run.lane

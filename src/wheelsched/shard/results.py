@@ -1,0 +1,41 @@
+"""Results: what fire and sweep hand to settle."""
+
+import structlog
+from msgspec import Struct
+
+from wheelsched.core.model import RunKey, RunState, SkipReason
+from wheelsched.core.outcome import Outcome
+from wheelsched.logs import about_run
+from wheelsched.shard.armed import ArmedRun
+
+log = structlog.get_logger("wheelsched.shard")
+
+UNPREPARED = "its request could not be made from the definition of its job"
+
+
+class Result(Struct, eq=False, kw_only=True):
+    """What an attempt came back with."""
+
+    run: ArmedRun
+    outcome: Outcome
+    finished_us: int
+
+    @property
+    def key(self) -> RunKey:
+        return self.run.key
+
+
+class Verdict(Struct, eq=False, kw_only=True):
+    """What was decided about a run without an attempt: it is skipped, cancelled, or dead."""
+
+    key: RunKey
+    token: int
+    state: RunState
+    skip_reason: SkipReason | None = None
+    error: str | None = None
+
+
+def unprepared(key: RunKey, token: int) -> Verdict:
+    """The end of a run whose request cannot be made, in the handler of what was raised."""
+    log.exception("run.unprepared", **about_run(key, token))
+    return Verdict(key=key, token=token, state=RunState.DEAD, error=UNPREPARED)

@@ -1,0 +1,190 @@
+"""The unfinished runs of a shard's jobs: armed, waiting for their turn, and live.
+
+Invariant: the owner of a partition knows every unfinished run of its jobs. A run is *live* from
+its first dispatch to its final outcome, the waits between attempts included; `overlap` decides by
+the live runs of a job, and by those of its runs that wait in front.
+"""
+
+from collections.abc import Iterable, Iterator
+from uuid import UUID
+
+from msgspec import Struct
+
+from wheelsched.core.model import Lane, RunKey
+from wheelsched.shard.armed import ArmedRun
+
+
+class LiveRun(Struct, eq=False, kw_only=True):
+    """A run that was dispatched and has no final outcome."""
+
+    key: RunKey
+    token: int
+    armed: ArmedRun | None = None  # while an attempt of ours is under way
+
+
+class Unfinished:
+    """What is unfinished, by job: most jobs have one run, so a tuple holds them."""
+
+    def __init__(self) -> None:
+        self._armed: dict[UUID, tuple[ArmedRun, ...]] = {}
+        self._waiting: dict[UUID, list[ArmedRun]] = {}
+        self._live: dict[UUID, tuple[LiveRun, ...]] = {}
+        self._armed_count = 0
+
+    @property
+    def armed_count(self) -> int:
+        """How many runs are armed and not dispatched."""
+        return self._armed_count
+
+    @property
+    def live_count(self) -> int:
+        return sum(map(len, self._live.values()))
+
+    def arm(self, run: ArmedRun) -> None:
+        """Notes a run that is armed and waits for its time."""
+        job_id = run.key.job_id
+        self._armed[job_id] = (*self._armed.get(job_id, ()), run)
+        self._armed_count += 1
+
+    def disarm(self, run: ArmedRun) -> bool:
+        """Forgets an armed run: it is dispatched, or will not be. False when it was not armed."""
+        job_id = run.key.job_id
+        armed = self._armed.get(job_id, ())
+        if run not in armed:
+            return False
+        if len(armed) == 1:
+            del self._armed[job_id]
+        else:
+            self._armed[job_id] = tuple(other for other in armed if other is not run)
+        self._armed_count -= 1
+        return True
+
+    def armed_of(self, job_id: UUID) -> tuple[ArmedRun, ...]:
+        """The armed runs of a job."""
+        return self._armed.get(job_id, ())
+
+    def all_armed(self) -> Iterator[ArmedRun]:
+        """Every armed run, of all jobs at this moment."""
+        for runs in tuple(self._armed.values()):
+            yield from runs
+
+    def all_keys(self) -> Iterator[RunKey]:
+        """Every unfinished run, armed or live, at this moment."""
+        for run in self.all_armed():
+            yield run.key
+        for live in self.all_live():
+            yield live.key
+
+    def attempted_keys(self) -> Iterator[RunKey]:
+        """Every run with an attempt that is armed or under way here, at this moment."""
+        for run in self.all_armed():
+            yield run.key
+        for live in self.all_live():
+            if live.armed is not None:
+                yield live.key
+
+    def knows(self, key: RunKey) -> bool:
+        """Whether the run is armed or live here."""
+        armed = self._armed.get(key.job_id, ())
+        return self.is_live(key) or any(run.key == key for run in armed)
+
+    def has_attempt(self, key: RunKey) -> bool:
+        """Whether an attempt of the run is armed or under way here."""
+        live = self._find(key)
+        is_armed = any(run.key == key for run in self._armed.get(key.job_id, ()))
+        return is_armed or (live is not None and live.armed is not None)
+
+    def has_any(self, job_id: UUID) -> bool:
+        """Whether the job has anything unfinished."""
+        return job_id in self._armed or job_id in self._live
+
+    def begin(self, run: ArmedRun) -> None:
+        """Makes a run live: it is about to be dispatched."""
+        self.disarm(run)
+        self._add(LiveRun(key=run.key, token=run.token, armed=run))
+
+    def revive(self, key: RunKey, token: int) -> None:
+        """Notes a run that another shard, or an earlier attempt, has left live."""
+        self._add(LiveRun(key=key, token=token))
+
+    def pause(self, key: RunKey) -> None:
+        """Ends the attempt of a live run, which stays live."""
+        if (live := self._find(key)) is not None:
+            live.armed = None
+
+    def end(self, key: RunKey) -> None:
+        """Forgets a live run: it has a final outcome, or is somebody else's."""
+        live = self._live.get(key.job_id, ())
+        left = tuple(run for run in live if run.key != key)
+        if left:
+            self._live[key.job_id] = left
+        elif live:
+            del self._live[key.job_id]
+
+    def is_live(self, key: RunKey) -> bool:
+        return self._find(key) is not None
+
+    def token_of(self, key: RunKey) -> int | None:
+        """The token of a live run's latest attempt."""
+        live = self._find(key)
+        return None if live is None else live.token
+
+    def live_of(self, job_id: UUID) -> tuple[LiveRun, ...]:
+        """The live runs of a job, oldest dispatch first."""
+        return self._live.get(job_id, ())
+
+    def all_live(self) -> Iterator[LiveRun]:
+        """Every live run, of all jobs at this moment."""
+        for runs in tuple(self._live.values()):
+            yield from runs
+
+    def wait(self, run: ArmedRun) -> None:
+        """Lines up an armed run whose time has come behind the unfinished ones of its job."""
+        waiting = self._waiting.setdefault(run.key.job_id, [])
+        waiting.append(run)
+        waiting.sort(key=_turn)
+
+    def waiting_ahead_of(self, run: ArmedRun) -> int:
+        """How many runs of its job wait in front of this one."""
+        waiting = self._waiting.get(run.key.job_id, ())
+        return sum(_turn(other) < _turn(run) for other in waiting if other is not run)
+
+    def is_idle(self, job_id: UUID) -> bool:
+        """Whether nothing of the job is live or waits for its turn: nothing to decide."""
+        return job_id not in self._live and job_id not in self._waiting
+
+    def take_waiting(self, job_id: UUID) -> list[ArmedRun]:
+        """The runs of a job that wait for their turn; they wait no more."""
+        return self._waiting.pop(job_id, [])
+
+    def forget(self, runs: Iterable[ArmedRun]) -> None:
+        """Forgets armed runs that are somebody else's now."""
+        for run in runs:
+            run.is_withdrawn = True
+            self.disarm(run)
+            if run in self._waiting.get(run.key.job_id, ()):
+                left = [other for other in self._waiting[run.key.job_id] if other is not run]
+                if left:
+                    self._waiting[run.key.job_id] = left
+                else:
+                    del self._waiting[run.key.job_id]
+
+    def _find(self, key: RunKey) -> LiveRun | None:
+        for run in self._live.get(key.job_id, ()):
+            if run.key == key:
+                return run
+        return None
+
+    def _add(self, live: LiveRun) -> None:
+        """A run that goes on keeps its place among those of its job."""
+        job_id = live.key.job_id
+        known = self._live.get(job_id, ())
+        if any(run.key == live.key for run in known):
+            self._live[job_id] = tuple(live if run.key == live.key else run for run in known)
+        else:
+            self._live[job_id] = (*known, live)
+
+
+def _turn(run: ArmedRun) -> tuple[bool, int]:
+    """On-time runs before those of the late lane, each by due time."""
+    return run.lane is Lane.LATE, run.key.due_us

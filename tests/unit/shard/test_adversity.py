@@ -1,0 +1,257 @@
+"""The pipeline among bad jobs, bad answers, a store that refuses, and a clock that steps."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.shard.world import START_US, World
+
+from wheelsched.core.duration import SECOND
+from wheelsched.core.model import RunKey, RunState
+from wheelsched.core.outcome import Failed, Outcome, Succeeded
+from wheelsched.core.policy import OnOverlap, OverlapPolicy, RetryPolicy
+from wheelsched.core.registration import parse
+from wheelsched.errors import StoreFault
+from wheelsched.ports import (
+    Adoption,
+    Callback,
+    Checked,
+    Claim,
+    ClaimedRetry,
+    Lease,
+    Prepared,
+    Route,
+    Settled,
+)
+
+
+class Stepping(World):
+    """A world whose database clock can be set to another time."""
+
+    shift_us = 0
+
+    def now_us(self) -> int:
+        return super().now_us() + self.shift_us
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Stepping]:
+    async with Stepping() as world:
+        yield world
+
+
+async def test_a_job_that_cannot_be_understood_stops_no_other(world: Stepping) -> None:
+    await world.register("*/10 * * * * *", "good")
+    bad = await world.register("*/10 * * * * *", "bad")
+    jobs = world.store._tables.jobs
+    jobs[bad.job_id] = replace(bad, spec=replace(bad.spec, timezone="Mars/Phobos"))
+    world.start()
+    await world.advance(25)
+    assert [callback.job_name for _, callback in world.arrived] == ["good-0"] * 2
+    jobs[bad.job_id] = bad
+    await world.advance(60)
+    assert "bad-0" in {callback.job_name for _, callback in world.arrived}
+
+
+async def test_a_request_that_cannot_be_made_is_a_failed_attempt(world: Stepping) -> None:
+    bad = await world.register("+10", "bad", retry=RetryPolicy(max_attempts=1))
+    good = await world.register("+20", "good")
+    send = world.dispatcher.send
+
+    async def raising(
+        route: Route, batch: Sequence[Prepared], begin: Callable[[], bool]
+    ) -> list[Outcome] | None:
+        if world.now_s < 15:
+            assert begin()
+            raise RecursionError
+        return await send(route, batch, begin)
+
+    world.dispatcher.send = raising  # type: ignore[method-assign] # broken on purpose
+    world.start()
+    await world.advance(25)
+    assert await world.states(bad) == [RunState.DEAD]
+    assert await world.states(good) == [RunState.SUCCEEDED]
+
+
+async def test_a_claim_that_is_refused_is_not_sent_at_once_again(world: Stepping) -> None:
+    bad = await world.register("+5", "bad")
+    good = await world.register("+6", "good")
+    arm, refused = world.store.timers.arm, []
+
+    async def refuse(lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
+        if any(claim.job_id == bad.job_id for claim in claims):
+            refused.append(world.now_s)
+            raise StoreFault
+        return await arm(lease, claims)
+
+    world.line.timers.arm = refuse
+    world.start()
+    await world.advance(50)
+    assert len(refused) < 10
+    assert await world.states(good) == [RunState.SUCCEEDED]
+
+
+async def test_a_retry_that_is_refused_stops_no_other(world: Stepping) -> None:
+    async def fail_bad(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        is_bad = callbacks[0].job_name.startswith("bad")
+        return [Failed(error="no")] if is_bad else [Succeeded(http_status=200)]
+
+    world.handler = fail_bad
+    bad = await world.register("+5", "bad")
+    await world.register("*/10 * * * * *", "good")
+    arm_retries = world.store.timers.arm_retries
+
+    async def refuse(lease: Lease, retries: Sequence[ClaimedRetry]) -> object:
+        if any(retry.key.job_id == bad.job_id for retry in retries):
+            raise StoreFault
+        return await arm_retries(lease, retries)
+
+    world.line.timers.arm_retries = refuse
+    world.start()
+    await world.advance(61)
+    assert [callback.job_name for _, callback in world.arrived].count("good-0") == 6
+
+
+async def test_a_result_that_is_refused_makes_nobody_send_again(world: Stepping) -> None:
+    bad = await world.register("+5", "bad", retry=RetryPolicy(max_attempts=1))
+    settle = world.store.runs.settle
+
+    async def refuse(settled: Sequence[Settled]) -> set[RunKey]:
+        if any(outcome.key.job_id == bad.job_id for outcome in settled):
+            raise StoreFault
+        return await settle(settled)
+
+    world.line.runs.settle = refuse
+    world.start()
+    await world.advance(300)
+    assert world.times == [pytest.approx(5, abs=0.01)]
+
+
+async def test_a_clock_that_is_set_back_stops_no_refresh(world: Stepping) -> None:
+    world.start()
+    await world.advance(5)
+    world.shift_us = -3_600 * SECOND
+    await world.advance(10)
+    due_s = world.now_s + 900  # beyond the horizon: no hint tells of it
+    await world.register(f"+{due_s}")
+    await world.advance(1_000)
+    assert world.times == [pytest.approx(due_s, abs=0.01)]
+
+
+async def test_a_clock_that_is_set_back_stops_no_takeover(world: Stepping) -> None:
+    world.start("a")
+    world.start("b")
+    await world.advance(15)
+    world.shift_us = -3_600 * SECOND
+    await world.advance(30)
+    await world.register_many(["*/10 * * * * *"] * 20)
+    await world.kill("a")
+    await world.advance(60)
+    world.arrived.clear()
+    await world.advance(30)
+    assert len({callback.key.job_id for _, callback in world.arrived}) == 20
+
+
+async def test_a_change_while_a_claim_is_answered_is_not_lost(world: Stepping) -> None:
+    job = await world.register("10 */5 * * * *")
+    arm = world.store.timers.arm
+    edited: list[float] = []
+
+    async def arm_slowly(lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
+        lost = await arm(lease, claims)
+        if not edited:
+            edited.append(world.now_s)
+            current = await world.store.jobs.get(world.caller, job.job_id)
+            spec = parse("*/5 * * * * *", timezone="UTC", now_us=world.now_us())
+            new = replace(current, spec=spec, version=current.version + 1)
+            due_us = START_US + 15 * SECOND
+            await world.store.jobs.edit(world.caller, new, due_us, is_rescheduled=True)
+            await world.clock.sleep(20_000_000)
+        return lost
+
+    world.line.timers.arm = arm_slowly
+    world.start()
+    await world.advance(21)
+    assert [round(at_s) for at_s in world.times if at_s > 11] == [15, 20]
+
+
+async def test_a_late_look_at_an_old_attempt_ends_no_newer_one(world: Stepping) -> None:
+    job = await world.register("*/10 * * * * *", retry=RetryPolicy(initial_us=1, max_us=1))
+    live: list[RunKey] = []
+    most = 0
+
+    async def work(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        nonlocal most
+        live.append(callbacks[0].key)
+        most = max(most, len(live))
+        try:
+            is_first = callbacks[0].attempt == 1 and world.now_s < 15
+            await world.clock.sleep(1_000_000_000 if is_first else 15_000_000_000)
+            return [Failed(error="no") if is_first else Succeeded(http_status=200)]
+        finally:
+            live.remove(callbacks[0].key)
+
+    recheck = world.store.runs.recheck
+
+    async def recheck_slowly(keys: Sequence[RunKey]) -> list[Checked]:
+        await world.clock.sleep(1_500_000_000)
+        return await recheck(keys)
+
+    world.handler = work
+    world.line.runs.recheck = recheck_slowly
+    world.start()
+    await world.advance(10.5)
+    current = await world.store.jobs.get(world.caller, job.job_id)
+    new = replace(current, priority=5, version=current.version + 1)
+    await world.store.jobs.edit(world.caller, new, None, is_rescheduled=False)
+    await world.advance(20)
+    assert most == 1
+
+
+async def test_what_is_cancelled_leaves_its_batch_even_then(world: Stepping) -> None:
+    cancelled, other = await world.register_many(["+5", "+5"], batch=10)
+    send = world.dispatcher.send
+
+    async def connect_slowly(
+        route: Route, batch: Sequence[Prepared], begin: Callable[[], bool]
+    ) -> list[Outcome] | None:
+        await world.clock.sleep(3_000_000_000)
+        return await send(route, batch, begin)
+
+    world.dispatcher.send = connect_slowly  # type: ignore[method-assign] # slower on purpose
+    world.start()
+    await world.advance(6)
+    await world.store.history.cancel(world.caller, RunKey(cancelled.job_id, START_US + 5 * SECOND))
+    await world.advance(10)
+    assert {callback.key.job_id for _, callback in world.arrived} == {other.job_id}
+
+
+async def test_who_waits_for_a_carried_run_goes_on_when_it_has_ended(world: Stepping) -> None:
+    queue = OverlapPolicy(policy=OnOverlap.QUEUE)
+    await world.register("*/10 * * * * *", overlap=queue, timeout_us=600 * SECOND)
+
+    async def work(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        if world.now_s < 15:
+            await world.clock.sleep(300_000_000_000)
+        return [Succeeded(http_status=200)] * len(callbacks)
+
+    adopt = world.store.runs.adopt
+
+    async def adopt_too_late(lease: Lease, adoptions: Sequence[Adoption]) -> set[RunKey]:
+        for adoption in adoptions:  # the last word of whoever carried it comes just before
+            ended = Settled(key=adoption.key, token=adoption.old_token, state=RunState.SUCCEEDED)
+            await world.store.runs.settle([ended])
+        return await adopt(lease, adoptions)
+
+    world.handler = work
+    world.start("a")
+    await world.advance(12)
+    world.start("b")
+    await world.advance(10)
+    world.shards["a"][0].stop()
+    await world.advance(14)
+    world.line.runs.adopt = adopt_too_late
+    await world.kill("a")
+    count = len(world.arrived)
+    await world.advance(100)
+    assert len(world.arrived) - count > 10

@@ -1,0 +1,138 @@
+"""A target fails, is left alone, is tried again, and is trusted again."""
+
+import pytest
+
+from wheelsched.config import BreakerConfig
+from wheelsched.core.duration import SECOND
+from wheelsched.shard.breaker import Breaker, BreakerState
+
+CONFIG = BreakerConfig(failures=3, open_initial_ms=1_000, open_max_ms=5_000)
+
+
+@pytest.fixture
+def breaker() -> Breaker:
+    return Breaker(CONFIG)
+
+
+def fail(breaker: Breaker, now_us: int) -> None:
+    request = object()
+    breaker.sent(request)
+    breaker.ended(request, now_us, failed=True)
+
+
+def open_it(breaker: Breaker, now_us: int = 0) -> None:
+    for _ in range(CONFIG.failures):
+        fail(breaker, now_us)
+    assert breaker.state is BreakerState.OPEN
+
+
+def half_open_it(breaker: Breaker) -> None:
+    open_it(breaker)
+    breaker.half_open(breaker.open_until_us)
+
+
+def test_begins_closed_and_fresh(breaker: Breaker) -> None:
+    assert breaker.state is BreakerState.CLOSED
+    assert breaker.may_send
+    assert breaker.is_fresh
+
+
+def test_stays_closed_below_its_number_of_failures(breaker: Breaker) -> None:
+    fail(breaker, 0)
+    fail(breaker, 0)
+    assert breaker.state is BreakerState.CLOSED
+    assert breaker.may_send
+    assert not breaker.is_fresh
+
+
+def test_opens_after_failures_in_a_row(breaker: Breaker) -> None:
+    open_it(breaker, 7)
+    assert not breaker.may_send
+    assert breaker.open_until_us == 7 + SECOND
+
+
+def test_a_success_in_between_begins_the_count_again(breaker: Breaker) -> None:
+    fail(breaker, 0)
+    fail(breaker, 0)
+    breaker.ended(object(), 0, failed=False)
+    assert breaker.is_fresh
+    fail(breaker, 0)
+    fail(breaker, 0)
+    assert breaker.state is BreakerState.CLOSED
+
+
+def test_a_request_that_was_never_sent_says_nothing(breaker: Breaker) -> None:
+    fail(breaker, 0)
+    fail(breaker, 0)
+    breaker.ended(object(), 0, failed=None)
+    assert breaker.may_send
+    fail(breaker, 0)
+    assert breaker.state is BreakerState.OPEN
+
+
+def test_does_not_half_open_before_its_wait_is_over(breaker: Breaker) -> None:
+    open_it(breaker)
+    with pytest.raises(AssertionError):
+        breaker.half_open(breaker.open_until_us - 1)
+
+
+def test_half_open_lets_one_request_through(breaker: Breaker) -> None:
+    half_open_it(breaker)
+    before = breaker.may_send
+    breaker.sent(object())
+    assert (before, breaker.may_send) == (True, False)
+    assert breaker.state is BreakerState.HALF_OPEN
+
+
+def test_a_probe_that_succeeds_closes(breaker: Breaker) -> None:
+    half_open_it(breaker)
+    probe = object()
+    breaker.sent(probe)
+    breaker.ended(probe, 2 * SECOND, failed=False)
+    assert breaker.is_fresh
+
+
+def test_a_probe_that_was_never_sent_leaves_room_for_another(breaker: Breaker) -> None:
+    half_open_it(breaker)
+    probe = object()
+    breaker.sent(probe)
+    breaker.ended(probe, 2 * SECOND, failed=None)
+    assert breaker.state is BreakerState.HALF_OPEN
+    assert breaker.may_send
+
+
+def test_the_wait_doubles_up_to_the_longest(breaker: Breaker) -> None:
+    open_it(breaker)
+    waits = []
+    for _ in range(4):
+        now_us = breaker.open_until_us
+        breaker.half_open(now_us)
+        fail(breaker, now_us)
+        waits.append(breaker.open_until_us - now_us)
+    assert waits == [2 * SECOND, 4 * SECOND, 5 * SECOND, 5 * SECOND]
+
+
+def test_the_wait_is_short_again_after_a_success(breaker: Breaker) -> None:
+    half_open_it(breaker)
+    fail(breaker, SECOND)
+    breaker.half_open(breaker.open_until_us)
+    probe = object()
+    breaker.sent(probe)
+    breaker.ended(probe, 5 * SECOND, failed=False)
+    open_it(breaker, 10 * SECOND)
+    assert breaker.open_until_us == 11 * SECOND
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_what_was_sent_before_it_opened_decides_nothing(breaker: Breaker, failed: bool) -> None:
+    old = object()
+    breaker.sent(old)
+    half_open_it(breaker)
+    until_us = breaker.open_until_us
+    breaker.ended(old, 2 * SECOND, failed=failed)
+    assert breaker.state is BreakerState.HALF_OPEN
+    assert breaker.open_until_us == until_us
+
+
+def test_states_have_the_words_of_the_metrics() -> None:
+    assert [state.value for state in BreakerState] == ["closed", "open", "half_open"]

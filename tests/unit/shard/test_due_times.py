@@ -1,0 +1,77 @@
+from array import array
+from uuid import UUID
+
+from wheelsched.core.duration import SECOND
+from wheelsched.ports import Horizon
+from wheelsched.shard.due_times import DueTimes
+
+NOW = 1_800_000_000 * SECOND
+IDS = [UUID(int=number) for number in range(1, 6)]
+
+
+def horizon(*dues_us: int) -> Horizon:
+    job_ids = b"".join(job_id.bytes for job_id in IDS[: len(dues_us)])
+    return Horizon(job_ids, array("q", dues_us), array("q", [1] * len(dues_us)))
+
+
+def test_due_times_come_out_exactly_as_they_went_in() -> None:
+    due_times = DueTimes(NOW)
+    due_times.put_many(horizon(NOW + 7, NOW + 3 * SECOND + 1), 0, 2)
+    assert due_times.take(NOW + SECOND, 10) == [(IDS[0], NOW + 7)]
+    assert due_times.take(NOW + 10 * SECOND, 10) == [(IDS[1], NOW + 3 * SECOND + 1)]
+    assert len(due_times) == 0
+
+
+def test_what_is_past_comes_at_once_and_first() -> None:
+    due_times = DueTimes(NOW)
+    due_times.move(IDS[0], NOW + SECOND)
+    assert due_times.take(NOW + SECOND // 2, 10) == []
+    due_times.move(IDS[1], NOW - 60 * SECOND)
+    next_us = due_times.next_us()
+    assert next_us is not None
+    assert next_us <= NOW + SECOND
+    assert due_times.take(NOW + 2 * SECOND, 1) == [(IDS[1], NOW - 60 * SECOND)]
+
+
+def test_a_job_stands_at_one_due_time_or_none() -> None:
+    due_times = DueTimes(NOW)
+    due_times.move(IDS[0], NOW + SECOND)
+    due_times.move(IDS[0], NOW + 2 * SECOND)
+    due_times.move(IDS[1], NOW + SECOND)
+    due_times.move(IDS[1], None)
+    assert due_times.take(NOW + 9 * SECOND, 10) == [(IDS[0], NOW + 2 * SECOND)]
+
+
+def test_what_moved_during_a_load_is_newer_than_the_load() -> None:
+    due_times = DueTimes(NOW)
+    with due_times.loading():
+        due_times.move(IDS[0], NOW + 60 * SECOND)
+        due_times.move(IDS[1], None)
+        due_times.put_many(horizon(NOW + 1, NOW + 2, NOW + 3), 0, 3)
+    assert due_times.take(NOW + SECOND, 10) == [(IDS[2], NOW + 3)]
+    assert due_times.take(NOW + 99 * SECOND, 10) == [(IDS[0], NOW + 60 * SECOND)]
+
+
+def test_two_loads_may_be_under_way_at_once() -> None:
+    due_times = DueTimes(NOW)
+    with due_times.loading():
+        with due_times.loading():
+            due_times.move(IDS[0], NOW + 60 * SECOND)
+            due_times.put_many(horizon(NOW + 1, NOW + 2), 0, 2)
+        due_times.put_many(horizon(NOW + 1, NOW + 2, NOW + 3), 0, 3)
+    assert due_times.take(NOW + SECOND, 10) == [(IDS[1], NOW + 2), (IDS[2], NOW + 3)]
+    assert due_times.take(NOW + 99 * SECOND, 10) == [(IDS[0], NOW + 60 * SECOND)]
+
+
+def test_it_goes_on_after_the_clock_went_back() -> None:
+    due_times = DueTimes(NOW)
+    due_times.take(NOW + 60 * SECOND, 10)
+    due_times.anchor(NOW)
+    due_times.move(IDS[0], NOW + SECOND)
+    assert due_times.take(NOW + 2 * SECOND, 10) == [(IDS[0], NOW + SECOND)]
+
+
+def test_a_forecast_counts_second_by_second() -> None:
+    due_times = DueTimes(NOW)
+    due_times.put_many(horizon(NOW, NOW + 1, NOW + SECOND, NOW + 2 * SECOND - 1, NOW + 9), 0, 5)
+    assert due_times.forecast(NOW, 3) == [3, 2, 0]

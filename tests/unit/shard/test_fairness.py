@@ -1,0 +1,400 @@
+"""What goes next, told as stories of tenants, targets and lanes."""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import pytest
+from tests.unit.shard.batches import Parcel, route, tenant
+
+from wheelsched.config import BreakerConfig, FairnessConfig, PaceConfig
+from wheelsched.core.duration import SECOND
+from wheelsched.core.model import Lane
+from wheelsched.ports import Route
+from wheelsched.shard.breaker import BreakerState
+from wheelsched.shard.fairness import FairQueue
+
+Queue: TypeAlias = FairQueue[Parcel]
+
+CONFIG = FairnessConfig(
+    in_flight=20,
+    in_flight_per_tenant=10,
+    in_flight_per_origin=4,
+    max_queued=100_000,
+    breaker=BreakerConfig(failures=3, open_initial_ms=1_000, open_max_ms=4_000),
+    pace=PaceConfig(factor=2, floor=10),
+)
+NOW = 1_000 * SECOND
+A, B = tenant(1), tenant(2)
+
+
+@pytest.fixture
+def queue() -> Queue:
+    return make_queue()
+
+
+def make_queue(config: FairnessConfig = CONFIG) -> Queue:
+    return FairQueue(config, lambda _: 1)
+
+
+def put(queue: Queue, batches: Iterable[Parcel]) -> list[Parcel]:
+    batches = list(batches)
+    assert all(queue.put(batch) for batch in batches)
+    return batches
+
+
+def put_many(queue: Queue, to: Route, count: int, lane: Lane = Lane.ON_TIME) -> list[Parcel]:
+    return put(queue, (Parcel(to, lane=lane) for _ in range(count)))
+
+
+def take_all(queue: Queue, now_us: int = NOW) -> list[Parcel]:
+    taken = []
+    while (batch := queue.take(now_us)) is not None:
+        taken.append(batch)
+    return taken
+
+
+def fail(queue: Queue, to: Route, count: int, now_us: int = NOW) -> None:
+    put_many(queue, to, count)
+    for batch in take_all(queue, now_us):
+        queue.done(batch, now_us, failed=True)
+
+
+def is_blank(queue: Queue) -> bool:
+    return not (queue._origins or queue._tenants or queue._sent or queue._looks)
+
+
+def test_what_is_put_is_taken_once(queue: Queue) -> None:
+    batch = Parcel(route(A), 3)
+    assert queue.put(batch)
+    assert len(queue) == 3
+    assert queue.take(NOW) is batch
+    assert queue.take(NOW) is None
+    assert (len(queue), queue.in_flight, queue.runs_in_flight) == (0, 1, 3)
+    queue.done(batch, NOW, failed=False)
+    assert (queue.in_flight, queue.runs_in_flight) == (0, 0)
+    assert is_blank(queue)
+
+
+def test_five_runs_do_not_wait_for_fifty_thousand() -> None:
+    queue = make_queue(FairnessConfig())
+    put_many(queue, route(A), 50_000)
+    few = put_many(queue, route(B), 5)
+    first = take_all(queue)
+    assert set(few) <= set(first)
+
+
+def test_five_runs_pass_a_crowd_that_fills_every_place_there_is() -> None:
+    """Even where the crowd uses many targets, they go with the first places that become free."""
+    queue = make_queue(FairnessConfig(in_flight=50, in_flight_per_tenant=50))
+    for host in range(100):
+        put_many(queue, route(A, f"{host}.example"), 100)
+    under_way = take_all(queue)
+    few = put_many(queue, route(B), 5)
+    for batch in under_way[:20]:
+        queue.done(batch, NOW, failed=False)
+    assert set(few) <= set(take_all(queue))
+
+
+def test_an_origin_at_its_bound_does_not_hold_up_the_others_of_its_tenant(queue: Queue) -> None:
+    put_many(queue, route(A, "hangs.example"), 50)
+    assert len(take_all(queue)) == CONFIG.in_flight_per_origin
+    well = put_many(queue, route(A, "well.example"), 3)
+    assert take_all(queue) == well
+
+
+def test_tenants_do_not_share_the_bound_of_a_host(queue: Queue) -> None:
+    put_many(queue, route(A, "shared.example"), 50)
+    take_all(queue)
+    others = put_many(queue, route(B, "shared.example"), CONFIG.in_flight_per_origin)
+    assert take_all(queue) == others
+
+
+def test_targets_on_one_host_share_its_bound(queue: Queue) -> None:
+    for path in ("/x", "/y", "/z"):
+        put_many(queue, route(A, "a.example", path), 3)
+    assert len(take_all(queue)) == CONFIG.in_flight_per_origin
+
+
+def test_a_tenant_at_its_bound_does_not_hold_up_another(queue: Queue) -> None:
+    for host in range(10):
+        put_many(queue, route(A, f"{host}.example"), 3)
+    assert len(take_all(queue)) == CONFIG.in_flight_per_tenant
+    others = put_many(queue, route(B), 2)
+    assert take_all(queue) == others
+    assert queue.in_flight_by_tenant() == {A: CONFIG.in_flight_per_tenant, B: 2}
+
+
+def test_there_is_a_bound_in_all(queue: Queue) -> None:
+    for number in range(1, 30):
+        put_many(queue, route(tenant(number)), 1)
+    assert len(take_all(queue)) == CONFIG.in_flight
+
+
+def test_a_place_that_becomes_free_is_taken_again(queue: Queue) -> None:
+    put_many(queue, route(A), 6)
+    first, *_ = take_all(queue)
+    queue.done(first, NOW, failed=False)
+    assert len(take_all(queue)) == 1
+
+
+def test_a_place_of_a_tenant_that_becomes_free_is_taken_again(queue: Queue) -> None:
+    for host in range(10):
+        put_many(queue, route(A, f"{host}.example"), 3)
+    first, *_ = take_all(queue)
+    queue.done(first, NOW, failed=False)
+    assert len(take_all(queue)) == 1
+
+
+def test_a_batch_takes_one_place_however_many_runs_it_has(queue: Queue) -> None:
+    put(queue, (Parcel(route(A), 500) for _ in range(10)))
+    assert len(take_all(queue)) == CONFIG.in_flight_per_origin
+    assert queue.runs_in_flight == 500 * CONFIG.in_flight_per_origin
+
+
+def test_higher_priorities_of_a_tenant_go_first(queue: Queue) -> None:
+    low, high, middle = put(queue, (Parcel(route(A), priority=p) for p in (-1, 9, 0)))
+    assert take_all(queue) == [high, middle, low]
+
+
+def test_a_stuck_target_of_high_priority_does_not_hold_up_the_rest(queue: Queue) -> None:
+    put(queue, (Parcel(route(A, "hangs.example"), priority=100) for _ in range(50)))
+    take_all(queue)
+    plain = put_many(queue, route(A, "well.example"), 2)
+    assert take_all(queue) == plain
+
+
+def test_on_time_goes_before_late(queue: Queue) -> None:
+    late = Parcel(route(A), lane=Lane.LATE, priority=100)
+    on_time = Parcel(route(A), priority=-100)
+    put(queue, [late, on_time])
+    assert (queue.queued(Lane.ON_TIME), queue.queued(Lane.LATE)) == (1, 1)
+    assert take_all(queue) == [on_time, late]
+
+
+def test_late_work_goes_where_on_time_work_may_not(queue: Queue) -> None:
+    put_many(queue, route(A, "hangs.example"), 50)
+    take_all(queue)
+    late = put_many(queue, route(B), 1, Lane.LATE)
+    assert take_all(queue) == late
+
+
+def test_late_work_leaves_half_of_the_places_to_work_on_time() -> None:
+    queue = make_queue(FairnessConfig(in_flight_per_origin=4))
+    put_many(queue, route(A), 50, Lane.LATE)
+    assert len(take_all(queue)) == 2
+    assert queue.wake_at_us() is None
+    on_time = put_many(queue, route(A), 2)
+    assert take_all(queue) == on_time
+
+
+def test_late_work_of_a_tenant_leaves_half_of_its_places() -> None:
+    queue = make_queue(FairnessConfig(in_flight_per_tenant=6))
+    for host in range(10):
+        put_many(queue, route(A, f"{host}.example"), 1, Lane.LATE)
+    assert len(take_all(queue)) == 3
+
+
+def test_late_work_leaves_half_of_all_places() -> None:
+    queue = make_queue(FairnessConfig(in_flight=6))
+    for number in range(10):
+        put_many(queue, route(tenant(number)), 1, Lane.LATE)
+    assert len(take_all(queue)) == 3
+    assert queue.wake_at_us() is None
+
+
+def test_a_single_place_is_for_late_work_too() -> None:
+    queue = make_queue(FairnessConfig(in_flight_per_origin=1))
+    late = put_many(queue, route(A), 1, Lane.LATE)
+    assert take_all(queue) == late
+
+
+def test_late_work_keeps_its_pace(queue: Queue) -> None:
+    put_many(queue, route(A), 100, Lane.LATE)
+    now_us, taken = NOW, 0
+    while now_us < NOW + 5 * SECOND:
+        for batch in take_all(queue, now_us):
+            queue.done(batch, now_us, failed=False)
+            taken += 1
+        wake_at_us = queue.wake_at_us()
+        assert wake_at_us is not None
+        assert wake_at_us > now_us
+        now_us = wake_at_us
+    assert taken == pytest.approx(5 * CONFIG.pace.floor, abs=2)
+
+
+def test_work_on_time_has_no_pace_to_keep(queue: Queue) -> None:
+    put_many(queue, route(A), 100, Lane.LATE)
+    take_all(queue)
+    on_time = put_many(queue, route(B), 3)
+    assert take_all(queue) == on_time
+
+
+def test_nothing_to_wake_for_when_only_an_end_can_help(queue: Queue) -> None:
+    put_many(queue, route(A), 50)
+    take_all(queue)
+    assert queue.wake_at_us() is None
+
+
+def test_a_target_that_does_not_keep_up_is_refused_and_no_other() -> None:
+    queue = make_queue(FairnessConfig(max_queued=10))
+    assert queue.put(Parcel(route(A), 7))
+    assert not queue.put(Parcel(route(A), 4))
+    assert queue.put(Parcel(route(A), 3))
+    assert not queue.put(Parcel(route(A), lane=Lane.LATE))
+    assert queue.put(Parcel(route(A, "other.example"), 10))
+    assert queue.put(Parcel(route(B), 10))
+    assert len(queue) == 30
+    queue.take(NOW)
+    assert queue.put(Parcel(route(A), 7))
+
+
+def test_a_refusal_leaves_nothing_behind() -> None:
+    queue = make_queue(FairnessConfig(max_queued=10))
+    assert not queue.put(Parcel(route(A), 11))
+    assert is_blank(queue)
+
+
+def test_a_target_that_fails_is_left_alone_and_only_that(queue: Queue) -> None:
+    fail(queue, route(A, "fails.example"), 3)
+    put_many(queue, route(A, "fails.example"), 5)
+    well = put(queue, [Parcel(route(A, "well.example")), Parcel(route(B, "fails.example"))])
+    assert set(take_all(queue)) == set(well)
+    assert queue.breakers() == {(A, "https://fails.example"): BreakerState.OPEN}
+
+
+def test_a_failing_target_is_tried_again_with_one_batch(queue: Queue) -> None:
+    fail(queue, route(A), 3)
+    put_many(queue, route(A), 5)
+    wake_at_us = queue.wake_at_us()
+    assert wake_at_us == NOW + SECOND
+    assert take_all(queue, wake_at_us - 1) == []
+    (probe,) = take_all(queue, wake_at_us)
+    assert queue.breakers() == {(A, "https://a.example"): BreakerState.HALF_OPEN}
+    queue.done(probe, wake_at_us, failed=False)
+    assert queue.breakers() == {}
+    assert len(take_all(queue, wake_at_us)) == 4
+
+
+def test_a_target_that_fails_again_waits_twice_as_long(queue: Queue) -> None:
+    fail(queue, route(A), 3)
+    put_many(queue, route(A), 5)
+    (probe,) = take_all(queue, NOW + SECOND)
+    queue.done(probe, NOW + SECOND, failed=True)
+    assert queue.wake_at_us() == NOW + 3 * SECOND
+    assert take_all(queue, NOW + 3 * SECOND - 1) == []
+    assert len(take_all(queue, NOW + 3 * SECOND)) == 1
+
+
+def test_a_probe_that_was_never_sent_makes_room_for_another(queue: Queue) -> None:
+    fail(queue, route(A), 3)
+    put_many(queue, route(A), 5)
+    (probe,) = take_all(queue, NOW + SECOND)
+    queue.done(probe, NOW + SECOND, failed=None)
+    assert len(take_all(queue, NOW + SECOND)) == 1
+
+
+def test_failures_count_though_each_finds_the_target_idle(queue: Queue) -> None:
+    for second in range(3):
+        fail(queue, route(A), 1, NOW + second * SECOND)
+    assert queue.breakers() == {(A, "https://a.example"): BreakerState.OPEN}
+
+
+def test_failures_are_forgotten_when_nothing_comes_for_long(queue: Queue) -> None:
+    fail(queue, route(A), 3)
+    while (wake_at_us := queue.wake_at_us()) is not None:
+        assert wake_at_us <= NOW + 5 * SECOND
+        assert queue.take(wake_at_us) is None
+    assert is_blank(queue)
+
+
+def test_targets_that_fail_now_and_then_do_not_pile_up(queue: Queue) -> None:
+    for now_us in range(NOW, NOW + 1_000):
+        fail(queue, route(A), 1, now_us)
+        (batch,) = put_many(queue, route(A), 1)
+        assert queue.take(now_us) is batch
+        queue.done(batch, now_us, failed=False)
+    assert len(queue._looks) == 1
+
+
+def test_a_run_that_is_cancelled_leaves_its_batch(queue: Queue) -> None:
+    batch = Parcel(route(A), 3)
+    put(queue, [batch])
+    batch.runs.pop()
+    queue.shrink(batch, 1)
+    assert len(queue) == 2
+    assert queue.take(NOW) is batch
+    queue.done(batch, NOW, failed=False)
+    assert is_blank(queue)
+
+
+def test_a_batch_that_was_emptied_is_never_taken(queue: Queue) -> None:
+    first, second = put_many(queue, route(A), 2)
+    late, *_ = put_many(queue, route(B), 1, Lane.LATE)
+    for batch in (first, late):
+        batch.runs.clear()
+        queue.shrink(batch, 1)
+    assert take_all(queue) == [second]
+    queue.done(second, NOW, failed=False)
+    assert is_blank(queue)
+
+
+def test_runs_that_left_make_room_for_others() -> None:
+    queue = make_queue(FairnessConfig(max_queued=10))
+    batch = Parcel(route(A), 10)
+    put(queue, [batch])
+    del batch.runs[:4]
+    queue.shrink(batch, 4)
+    assert queue.put(Parcel(route(A), 4))
+
+
+def test_whoever_hands_a_partition_over_sees_every_batch_that_waits(queue: Queue) -> None:
+    waiting = put(queue, (Parcel(route(A), priority=p) for p in (1, 2)))
+    waiting += put_many(queue, route(B), 2, Lane.LATE)
+    seen = list(queue)
+    assert len(seen) == len(waiting)
+    assert set(seen) == set(waiting)
+
+
+def test_draining_gives_back_what_waits_and_not_what_is_in_flight(queue: Queue) -> None:
+    batches = put_many(queue, route(A), 6) + put_many(queue, route(B), 2, Lane.LATE)
+    emptied = put_many(queue, route(A), 1)[0]
+    emptied.runs.clear()
+    queue.shrink(emptied, 1)
+    under_way = [queue.take(NOW), queue.take(NOW)]
+    drained = queue.drain()
+    assert len(drained) == 6
+    assert set(drained) | set(filter(None, under_way)) == set(batches)
+    assert len(queue) == 0
+    assert queue.take(NOW) is None
+    for batch in filter(None, under_way):
+        queue.done(batch, NOW, failed=False)
+    assert is_blank(queue)
+
+
+def test_draining_makes_room() -> None:
+    queue = make_queue(FairnessConfig(max_queued=10))
+    put_many(queue, route(A), 1)
+    queue.take(NOW)
+    put(queue, [Parcel(route(A), 10)])
+    queue.drain()
+    assert queue.put(Parcel(route(A), 10))
+
+
+def test_finding_the_next_does_not_look_at_what_is_stuck(queue: Queue) -> None:
+    """A target that hangs keeps a crowd waiting; nobody asks that crowd for its length again."""
+
+    class Watched(Parcel):
+        looks = 0
+
+        def __len__(self) -> int:
+            Watched.looks += 1
+            return super().__len__()
+
+    put(queue, (Watched(route(A, "hangs.example")) for _ in range(10_000)))
+    take_all(queue)
+    Watched.looks = 0
+    for _ in range(100):
+        (batch,) = put_many(queue, route(A, "well.example"), 1)
+        assert queue.take(NOW) is batch
+        queue.done(batch, NOW, failed=False)
+    assert Watched.looks == 0

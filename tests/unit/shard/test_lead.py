@@ -1,0 +1,51 @@
+from wheelsched.config import LeadConfig
+from wheelsched.core.duration import SECOND
+from wheelsched.shard.lead import ArmingRate, lead_us
+
+CONFIG = LeadConfig(least_us=SECOND, headroom=2.0, first_rate=10_000.0)
+
+
+def lead_s(forecast: list[int], rate: float = 10_000.0) -> float:
+    return lead_us(forecast, rate, CONFIG) / SECOND
+
+
+def test_with_nothing_ahead_the_lead_is_the_least() -> None:
+    assert lead_s([]) == 1
+    assert lead_s([0] * 60) == 1
+
+
+def test_a_crowd_that_still_has_time_changes_nothing() -> None:
+    assert lead_s([0] * 50 + [100_000] + [0] * 9) == 1  # 20 s of work, 49 s to go
+
+
+def test_a_crowd_is_begun_when_its_work_would_fill_the_time_left() -> None:
+    # 500,000 at 10,000 a second with headroom 2 take 100 s: it is begun as soon as it is seen.
+    assert lead_s([0] * 59 + [500_000]) == 60
+    # 100,000 take 20 s, and want to be done a second before their own.
+    assert lead_s([0] * 21 + [100_000] + [0] * 38) == 22
+    assert lead_s([0] * 22 + [100_000] + [0] * 37) == 1
+
+
+def test_two_crowds_in_a_row_are_begun_for_both() -> None:
+    # Each takes 10 s: the second must wait for nobody, so the first is begun 20 s ahead.
+    assert lead_s([0] * 15 + [50_000, 50_000] + [0] * 43) == 16
+    assert lead_s([0] * 15 + [0, 50_000] + [0] * 43) == 1
+
+
+def test_a_slow_database_makes_the_lead_longer() -> None:
+    forecast = [0] * 30 + [20_000] + [0] * 29
+    assert lead_s(forecast, rate=10_000) == 1
+    assert lead_s(forecast, rate=1_000) == 31
+
+
+def test_the_rate_follows_the_batches() -> None:
+    rate = ArmingRate(CONFIG)
+    for _ in range(50):
+        rate.measured(1_000, 50_000)
+    assert 19_000 < rate.per_second <= 20_000
+
+
+def test_small_batches_say_nothing_about_the_rate() -> None:
+    rate = ArmingRate(CONFIG)
+    rate.measured(3, 50_000)
+    assert rate.per_second == 10_000

@@ -1,0 +1,96 @@
+from uuid import uuid4
+
+from tests.unit.shard.runs import armed
+
+from wheelsched.core.model import Lane, RunKey
+from wheelsched.shard.unfinished import Unfinished
+
+JOB = uuid4()
+
+
+def test_a_run_is_armed_then_live_then_forgotten() -> None:
+    unfinished = Unfinished()
+    run = armed(1, job_id=JOB)
+    unfinished.arm(run)
+    assert unfinished.armed_count == 1
+    assert unfinished.armed_of(JOB) == (run,)
+    assert not unfinished.is_live(run.key)
+    unfinished.begin(run)
+    assert unfinished.armed_count == 0
+    assert unfinished.is_live(run.key)
+    assert unfinished.has_attempt(run.key)
+    unfinished.pause(run.key)
+    assert unfinished.is_live(run.key)
+    assert not unfinished.has_attempt(run.key)
+    unfinished.end(run.key)
+    assert not unfinished.has_any(JOB)
+    assert unfinished.is_idle(JOB)
+
+
+def test_live_runs_stand_in_the_order_of_their_dispatch() -> None:
+    unfinished = Unfinished()
+    later, earlier = armed(2, job_id=JOB), armed(1, job_id=JOB)
+    for run in (later, earlier):
+        unfinished.arm(run)
+        unfinished.begin(run)
+    assert [live.key.due_us for live in unfinished.live_of(JOB)] == [2, 1]
+
+
+def test_who_waits_stands_on_time_before_late_and_each_by_due_time() -> None:
+    unfinished = Unfinished()
+    late, second, first = (
+        armed(1, job_id=JOB, lane=Lane.LATE),
+        armed(3, job_id=JOB),
+        armed(2, job_id=JOB),
+    )
+    for run in (late, second, first):
+        unfinished.arm(run)
+        unfinished.wait(run)
+    assert unfinished.waiting_ahead_of(late) == 2
+    assert unfinished.waiting_ahead_of(second) == 1
+    assert unfinished.waiting_ahead_of(first) == 0
+    assert unfinished.take_waiting(JOB) == [first, second, late]
+    assert unfinished.take_waiting(JOB) == []
+
+
+def test_a_forgotten_run_is_withdrawn_wherever_it_stood() -> None:
+    unfinished = Unfinished()
+    waiting, other = armed(1, job_id=JOB), armed(2, job_id=JOB)
+    for run in (waiting, other):
+        unfinished.arm(run)
+        unfinished.wait(run)
+    unfinished.forget([waiting])
+    assert waiting.is_withdrawn
+    assert unfinished.armed_of(JOB) == (other,)
+    assert unfinished.take_waiting(JOB) == [other]
+
+
+def test_disarming_twice_counts_once() -> None:
+    unfinished = Unfinished()
+    run = armed(1)
+    unfinished.arm(run)
+    assert unfinished.disarm(run)
+    assert not unfinished.disarm(run)
+    assert unfinished.armed_count == 0
+
+
+def test_runs_that_others_left_live_are_known() -> None:
+    unfinished = Unfinished()
+    key = RunKey(JOB, 5)
+    unfinished.revive(key, 7)
+    assert unfinished.knows(key)
+    assert not unfinished.is_idle(JOB)
+    assert not unfinished.has_attempt(key)
+    assert list(unfinished.all_keys()) == [key]
+    assert unfinished.live_count == 1
+
+
+def test_what_runs_elsewhere_has_no_attempt_here() -> None:
+    unfinished = Unfinished()
+    waiting, sent, accepted = armed(1), armed(2), armed(3)
+    for run in (waiting, sent, accepted):
+        unfinished.arm(run)
+    unfinished.begin(sent)
+    unfinished.begin(accepted)
+    unfinished.pause(accepted.key)
+    assert list(unfinished.attempted_keys()) == [waiting.key, sent.key]
