@@ -1,0 +1,39 @@
+"""The probe: whether a process lives, whether it is ready, and its metrics, over HTTP.
+
+Invariant: an answer costs no I/O, so that a database that hangs makes no process look dead.
+`/healthz` answers when the loop turns, and that is all it says; `/readyz` says what is missing.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+
+def status_app(registry: CollectorRegistry, missing: Callable[[], list[str]]) -> web.Application:
+    """An application to serve beside a shard; `missing` names what it lacks to do its work."""
+
+    async def healthz(_: web.Request) -> web.Response:
+        return _json({"alive": True})
+
+    async def readyz(_: web.Request) -> web.Response:
+        lacking = missing()
+        body = {"ready": not lacking, "missing": lacking}
+        return _json(body, status=503 if lacking else 200)
+
+    async def metrics(request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+
+    app = web.Application()
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    app.router.add_get("/metrics", metrics)
+    return app
+
+
+def _json(body: object, status: int = 200) -> web.Response:
+    encoded = msgspec.json.encode(body)
+    return web.Response(body=encoded, status=status, content_type="application/json")

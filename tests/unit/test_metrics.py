@@ -1,0 +1,143 @@
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from wheelsched.core.duration import MILLISECOND, SECOND
+from wheelsched.core.model import Lane, RunState, SkipReason
+from wheelsched.errors import StoreTimeout
+from wheelsched.metrics import BOUNDS_US, ShardCollector, shard_registry
+from wheelsched.testing import VirtualClock
+from wheelsched.vitals import Vitals
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "METRICS.md"
+ROW = re.compile(r"^\| `(wheelsched_\w+)` \| (\w+) \| (?:`(\w+)`)? *\| (.+) \|$", re.MULTILINE)
+
+NOW_US = 1_000 * SECOND
+
+
+@pytest.fixture
+def vitals() -> Vitals:
+    vitals = Vitals()
+    vitals.store.count_error(StoreTimeout())
+    return vitals
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock(NOW_US * 1_000)
+
+
+def exposed(vitals: Vitals, clock: VirtualClock) -> dict[str, Metric]:
+    """What a scrape shows of wheelsched, through Prometheus's own eyes."""
+    text = generate_latest(shard_registry(vitals, clock)).decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    return {name: each for name, each in families.items() if name.startswith("wheelsched_")}
+
+
+def value(families: dict[str, Metric], name: str, **labels: str) -> float:
+    found = [
+        sample.value
+        for family in families.values()
+        for sample in family.samples
+        if sample.name == name and sample.labels == labels
+    ]
+    assert len(found) == 1, f"{name} {labels} has {len(found)} samples"
+    return found[0]
+
+
+def test_the_document_lists_what_is_given(vitals: Vitals, clock: VirtualClock) -> None:
+    given = {
+        (
+            family.name + ("_total" if family.type == "counter" else ""),
+            family.type,
+            "".join({label for sample in family.samples for label in sample.labels} - {"le"}),
+            family.documentation,
+        )
+        for family in ShardCollector(vitals, clock).collect()
+    }
+    assert set(ROW.findall(DOCUMENT.read_text())) == given
+
+
+def test_prometheus_reads_every_family(vitals: Vitals, clock: VirtualClock) -> None:
+    collected = {family.name for family in ShardCollector(vitals, clock).collect()}
+    assert set(exposed(vitals, clock)) == collected
+
+
+def test_the_process_is_shown_too(vitals: Vitals, clock: VirtualClock) -> None:
+    assert b"process_resident_memory_bytes" in generate_latest(shard_registry(vitals, clock))
+
+
+def test_counters_and_gauges_are_those_of_the_moment(vitals: Vitals, clock: VirtualClock) -> None:
+    exposed(vitals, clock)
+    vitals.runs.entered[RunState.SUCCEEDED] += 3
+    vitals.runs.skipped[SkipReason.OVERLAP] += 7
+    vitals.runs.queued[Lane.LATE] = 4
+    vitals.runs.armed = 9
+    vitals.dispatch.breakers["open"] = 2
+    vitals.dispatch.breaker_transitions["half_open"] += 1
+    vitals.clock.offset_us = 1_794_837_600_000_001
+    families = exposed(vitals, clock)
+    assert value(families, "wheelsched_runs_total", state="succeeded") == 3
+    assert value(families, "wheelsched_runs_total", state="dead") == 0
+    assert value(families, "wheelsched_skipped_total", reason="overlap") == 7
+    assert value(families, "wheelsched_queued_runs", lane="late") == 4
+    assert value(families, "wheelsched_armed_runs") == 9
+    assert value(families, "wheelsched_breakers", state="open") == 2
+    assert value(families, "wheelsched_breaker_transitions_total", to="half_open") == 1
+    assert value(families, "wheelsched_store_errors_total", error="StoreTimeout") == 1
+    assert value(families, "wheelsched_clock_offset_seconds") == 1_794_837_600.000001
+
+
+def test_lateness_is_a_histogram_in_seconds(vitals: Vitals, clock: VirtualClock) -> None:
+    vitals.runs.lateness.observe_many([50, 900, 1_500, 30 * MILLISECOND, 3_600 * SECOND])
+    families = exposed(vitals, clock)
+    name = "wheelsched_lateness_seconds"
+    counts = {
+        bound: value(families, f"{name}_bucket", le=bound)
+        for bound in ("0.0001", "0.001", "0.002", "0.02", "0.05", "600.0", "+Inf")
+    }
+    assert list(counts.values()) == [1, 2, 3, 3, 4, 4, 5]
+    assert value(families, f"{name}_count") == 5
+    assert value(families, f"{name}_sum") == 3_600.03245
+
+
+def test_the_bounds_reach_from_a_tenth_of_a_millisecond_to_ten_minutes() -> None:
+    assert (BOUNDS_US[0], BOUNDS_US[-1]) == (100, 600 * SECOND)
+    assert list(BOUNDS_US) == sorted(set(BOUNDS_US))
+
+
+def test_batches_show_their_time_their_rows_and_their_errors(
+    vitals: Vitals, clock: VirtualClock
+) -> None:
+    vitals.store.arms.observe(20 * MILLISECOND, 1_000)
+    vitals.store.arms.errors += 1
+    families = exposed(vitals, clock)
+    assert value(families, "wheelsched_arm_duration_seconds_sum") == 0.02
+    assert value(families, "wheelsched_arm_rows_total") == 1_000
+    assert value(families, "wheelsched_arm_errors_total") == 1
+    assert value(families, "wheelsched_load_duration_seconds_count") == 0
+
+
+async def test_trust_and_ages_are_counted_to_the_moment(
+    vitals: Vitals, clock: VirtualClock
+) -> None:
+    vitals.tenure.trusted_until_us = NOW_US + 4 * SECOND
+    vitals.hints.confirmed_at_us = NOW_US
+    vitals.store.refreshed_at_us = NOW_US - SECOND
+    await clock.advance(SECOND * 1_000)
+    families = exposed(vitals, clock)
+    assert value(families, "wheelsched_lease_trust_seconds") == 3
+    assert value(families, "wheelsched_hint_freshness_seconds") == 1
+    assert value(families, "wheelsched_refresh_age_seconds") == 2
+    await clock.advance(SECOND * 1_000 * 9)
+    assert value(exposed(vitals, clock), "wheelsched_lease_trust_seconds") == 0
+
+
+def test_an_age_of_nothing_has_no_sample(vitals: Vitals, clock: VirtualClock) -> None:
+    families = exposed(vitals, clock)
+    assert families["wheelsched_hint_freshness_seconds"].samples == []
+    assert families["wheelsched_refresh_age_seconds"].samples == []
