@@ -1,0 +1,1 @@
+"""The REST API: the ports of the store, behind HTTP."""

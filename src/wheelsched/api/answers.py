@@ -1,0 +1,153 @@
+"""Jobs and runs as they go over the wire.
+
+Invariant: what is written of a job, sent back as a document, makes the same job.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from wheelsched.core.compile import compile_schedule
+from wheelsched.core.duration import MILLISECOND, format_duration
+from wheelsched.core.model import Attempt, Job, JobState, Run, RunKey, format_run_id
+from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
+from wheelsched.core.spec import Schedule
+from wheelsched.wire.instant import instant, instant_or_none
+from wheelsched.wire.job import (
+    DstDocument,
+    JobAnswer,
+    JobDocument,
+    MisfireDocument,
+    OverlapDocument,
+    RetryDocument,
+    TargetDocument,
+)
+from wheelsched.wire.run import AttemptAnswer, RunAnswer
+
+
+def schedule_of(job: Job) -> Schedule:
+    """The due times of a job."""
+    return compile_schedule(job.spec, job.job_id, job.anchor_us)
+
+
+def job_answer(job: Job, now_us: int, too_late: Sequence[RunKey] = ()) -> JobAnswer:
+    """A job with its coming due time, and the runs that a change was too late for."""
+    written = document_of(job)
+    coming_us = schedule_of(job).next_after(now_us) if job.state is JobState.ACTIVE else None
+    return JobAnswer(
+        job_id=job.job_id,
+        state=job.state,
+        version=job.version,
+        created_at=instant(job.created_at_us),
+        updated_at=instant(job.updated_at_us),
+        paused_at=instant_or_none(job.paused_at_us),
+        next_run_at=instant_or_none(coming_us),
+        too_late=tuple(map(format_run_id, too_late)),
+        **{name: getattr(written, name) for name in JobDocument.__struct_fields__},
+    )
+
+
+def document_of(job: Job) -> JobDocument:
+    """The document of a job, with every default written out."""
+    misfire, overlap, retry, spec = job.misfire, job.overlap, job.retry, job.spec
+    return JobDocument(
+        name=job.name,
+        schedule=job.schedule,
+        target=TargetDocument(
+            url=job.target.url,
+            method=job.target.method,
+            headers=job.target.headers,
+            batch=job.target.batch,
+        ),
+        timezone=spec.timezone,
+        payload=job.payload,
+        misfire=MisfireDocument(
+            policy=misfire.policy.value,
+            grace=format_duration(misfire.grace_us),
+            window=format_duration(misfire.window_us),
+            max_missed=misfire.max_missed,
+        ),
+        overlap=OverlapDocument(policy=overlap.policy.value, max_concurrent=overlap.max_concurrent),
+        retry=RetryDocument(
+            max_attempts=retry.max_attempts,
+            backoff=retry.backoff.value,
+            initial=format_duration(retry.initial_us),
+            max=format_duration(retry.max_us),
+        ),
+        timeout=format_duration(job.timeout_us),
+        jitter=format_duration(spec.jitter_us),
+        priority=job.priority,
+        dst=DstDocument(gap=spec.dst_gap, overlap=spec.dst_overlap),
+        idempotency_key=job.idempotency_key,
+        tags=job.tags,
+    )
+
+
+def run_answer(run: Run, attempts: Sequence[Attempt] | None = None) -> RunAnswer:
+    """A run; with its attempts, the last of which is in the run itself, where they were asked."""
+    return RunAnswer(
+        run_id=run.run_id,
+        job_id=run.job_id,
+        scheduled_at=instant(run.scheduled_us),
+        due_at=instant(run.due_us),
+        state=run.state,
+        trigger=run.trigger,
+        attempt=run.attempt,
+        retry_at=instant_or_none(run.retry_at_us),
+        armed_at=instant_or_none(run.armed_at_us),
+        started_at=instant_or_none(run.started_at_us),
+        finished_at=instant_or_none(run.finished_at_us),
+        lateness_ms=None if run.lateness_us is None else run.lateness_us / MILLISECOND,
+        http_status=run.http_status,
+        error=run.error,
+        skip_reason=run.skip_reason,
+        missed_count=run.missed_count,
+        missed_since=instant_or_none(run.missed_since_us),
+        shard=run.shard,
+        token=run.token,
+        attempts=None if attempts is None else tuple(_attempt_answers(run, attempts)),
+    )
+
+
+def _attempt_answers(run: Run, attempts: Sequence[Attempt]) -> list[AttemptAnswer]:
+    written = [_attempt_answer(attempt) for attempt in attempts]
+    if run.attempt > len(written):
+        written.append(_last_attempt(run, is_first=not written))
+    return written
+
+
+def _attempt_answer(attempt: Attempt) -> AttemptAnswer:
+    http_status, error = _words_of(attempt.outcome)
+    return AttemptAnswer(
+        attempt=attempt.attempt,
+        token=attempt.token,
+        shard=attempt.shard,
+        started_at=instant_or_none(attempt.started_at_us),
+        finished_at=instant_or_none(attempt.finished_at_us),
+        http_status=http_status,
+        error=error,
+    )
+
+
+def _last_attempt(run: Run, *, is_first: bool) -> AttemptAnswer:
+    """The attempt that ended the run, or has not ended: the run itself says what is known of it."""
+    return AttemptAnswer(
+        attempt=run.attempt,
+        token=run.token,
+        shard=run.shard,
+        started_at=instant_or_none(run.started_at_us) if is_first else None,
+        finished_at=instant_or_none(run.finished_at_us),
+        http_status=run.http_status,
+        error=run.error,
+    )
+
+
+def _words_of(outcome: Outcome | None) -> tuple[int | None, str | None]:
+    match outcome:
+        case None:
+            return None, None
+        case Succeeded() | Accepted():
+            return outcome.http_status, None
+        case Failed() | Rejected() | Gone():
+            return outcome.http_status, outcome.error
+        case never:
+            assert_never(never)

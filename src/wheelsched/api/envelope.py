@@ -1,0 +1,62 @@
+"""Around every answer: its request id, a line in the log, and problems for whatever was raised.
+
+Invariant: every request is answered, and every answer has the request id that its log lines have.
+"""
+
+import asyncio
+import re
+from typing import Final
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from wheelsched.api.problems import response_of
+from wheelsched.api.surroundings import Surroundings
+
+log = structlog.get_logger("wheelsched.api")
+
+REQUEST_ID: Final = "X-Request-Id"
+ALWAYS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+
+_GIVEN_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def envelope(surroundings: Surroundings) -> Middleware:
+    """The outermost middleware."""
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        begun_ns = surroundings.clock.now_ns()
+        request_id = _request_id(request, surroundings)
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            response = await _respond(request, handler, request_id)
+            took_us = (surroundings.clock.now_ns() - begun_ns) // 1_000
+            log.info(
+                "request.answered",
+                method=request.method,
+                path=request.path,
+                status=response.status,
+                took_us=took_us,
+            )
+        response.headers.update(ALWAYS)
+        response.headers[REQUEST_ID] = request_id
+        return response
+
+    return answer
+
+
+async def _respond(request: web.Request, handler: Handler, request_id: str) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the last one who can answer
+        return response_of(error, request_id)
+
+
+def _request_id(request: web.Request, surroundings: Surroundings) -> str:
+    given = request.headers.get(REQUEST_ID, "")
+    if _GIVEN_ID.fullmatch(given):
+        return given
+    return f"{surroundings.random.getrandbits(128):032x}"

@@ -1,0 +1,258 @@
+"""Documents become jobs: every field is judged, and every mistake is told at once.
+
+Invariant: what is accepted is due at least once, and everything in it is within the bounds of the
+core. An intake serves one request: all its documents are read at one time, and what they share,
+such as a schedule, is judged once.
+"""
+
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, cast
+from uuid import UUID
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from wheelsched.api.problem_list import ProblemList
+from wheelsched.api.targets import judge_target
+from wheelsched.core import cron
+from wheelsched.core.acceptance import check_jitter
+from wheelsched.core.duration import parse_duration
+from wheelsched.core.egress import EgressRules
+from wheelsched.core.idempotency import check_template
+from wheelsched.core.labels import check_name, check_tags
+from wheelsched.core.model import DEFAULT_IDEMPOTENCY_KEY, Job, JobState
+from wheelsched.core.schedule import Spec, first_due_us, parse
+from wheelsched.core.state import JobEvent, move_job
+from wheelsched.core.written import Policies, read_policies
+from wheelsched.errors import PayloadTooLarge
+from wheelsched.ports import Registration
+from wheelsched.wire.job import (
+    DstDocument,
+    JobDocument,
+    MisfireDocument,
+    OverlapDocument,
+    RetryDocument,
+)
+
+MAX_PAYLOAD_BYTES: Final = 256 << 10
+NO_JITTER: Final = "0s"
+_ANY_ID: Final = UUID(int=0)
+
+
+class Edit(NamedTuple):
+    """A job after an edit; with its next due time, if its schedule is another one."""
+
+    job: Job
+    due_us: int | None
+    is_rescheduled: bool
+
+
+class Intake:
+    """The documents of one request, read at one time."""
+
+    def __init__(self, now_us: int, rules: EgressRules) -> None:
+        self._now_us = now_us
+        self._rules = rules
+        self._shared: dict[tuple[object, ...], _Shared] = {}
+
+    def register(self, document: JobDocument, job_id: UUID, tenant_id: UUID) -> Registration:
+        """The new job of a document and its first due time, or `InvalidDocument`."""
+        problems = ProblemList()
+        shared = problems.note(self._share, document)
+        tags = _judge_own(document, problems)
+        problems.raise_all()
+        job = Job(
+            job_id=job_id,
+            tenant_id=tenant_id,
+            name=document.name,
+            schedule=document.schedule,
+            payload=document.payload,
+            tags=tags,
+            anchor_us=self._now_us,
+            created_at_us=self._now_us,
+            updated_at_us=self._now_us,
+            **shared.fields,
+        )
+        due_us = shared.due_us
+        return Registration(job, self._first_due_us(job) if due_us is None else due_us)
+
+    def edit(self, before: Job, document: JobDocument) -> Edit:
+        """The job that a document makes of another.
+
+        A schedule that stays as it was keeps its due times: an `every` its anchor, a rule its
+        first day, whatever else is edited.
+        """
+        is_rescheduled = not _is_same_schedule(before, document)
+        problems = ProblemList()
+        fields = problems.note(self._judge, document, None if is_rescheduled else before.spec)
+        tags = _judge_own(document, problems)
+        problems.raise_all()
+        event = JobEvent.RESCHEDULE if is_rescheduled else JobEvent.EDIT
+        job = Job(
+            job_id=before.job_id,
+            tenant_id=before.tenant_id,
+            name=document.name,
+            schedule=document.schedule,
+            payload=document.payload,
+            tags=tags,
+            anchor_us=self._now_us if is_rescheduled else before.anchor_us,
+            state=cast("JobState", move_job(before.state, event)),
+            version=before.version + 1,
+            created_at_us=before.created_at_us,
+            updated_at_us=self._now_us,
+            paused_at_us=before.paused_at_us,
+            **fields,
+        )
+        due_us = self._first_due_us(job) if is_rescheduled else None
+        return Edit(job, due_us, is_rescheduled)
+
+    def _first_due_us(self, job: Job) -> int:
+        return first_due_us(
+            job.spec, job.job_id, now_us=self._now_us, grace_us=job.misfire.grace_us
+        )
+
+    def _share(self, document: JobDocument) -> "_Shared":
+        shape = _shape_of(document)
+        shared = self._shared.get(shape)
+        if shared is None:
+            fields = self._judge(document)
+            due_us = self._common_due_us(fields["spec"], fields["misfire"].grace_us)
+            shared = self._shared[shape] = _Shared(fields, due_us)
+        return shared
+
+    def _common_due_us(self, spec: Spec, grace_us: int) -> int | None:
+        """The first due time, where all jobs have the same; None where their ids choose it."""
+        if spec.kind == "cron" and cron.is_hashed(cron.template(spec.expression)):
+            return None
+        return first_due_us(spec, _ANY_ID, now_us=self._now_us, grace_us=grace_us)
+
+    def _judge(self, document: JobDocument, spec: Spec | None = None) -> dict[str, Any]:
+        """Judge what documents may share; with a spec, the schedule is the one that it was."""
+        problems = ProblemList()
+        note = problems.note
+        policies = note(
+            judge_policies,
+            document.misfire,
+            document.overlap,
+            document.retry,
+            document.timeout,
+            document.priority,
+        )
+        if spec is None:
+            spec = note(self._read_spec, document, policies)
+        else:
+            spec = note(_with_jitter, spec, document.jitter or NO_JITTER)
+        target = note(judge_target, document.target, self._rules)
+        idempotency_key = document.idempotency_key or DEFAULT_IDEMPOTENCY_KEY
+        note(_check_key, idempotency_key, spec)
+        problems.raise_all()
+        return {
+            "spec": spec,
+            "target": target,
+            "misfire": policies.misfire,
+            "overlap": policies.overlap,
+            "retry": policies.retry,
+            "timeout_us": policies.timeout_us,
+            "priority": policies.priority,
+            "idempotency_key": idempotency_key,
+        }
+
+    def _read_spec(self, document: JobDocument, policies: Policies | None) -> Spec:
+        dst = document.dst or DstDocument()
+        return parse(
+            msgspec.json.decode(document.schedule),
+            timezone=document.timezone or "UTC",
+            dst_gap=dst.gap or "shift",
+            dst_overlap=dst.overlap or "first",
+            jitter=document.jitter or NO_JITTER,
+            now_us=self._now_us,
+            grace_us=(Policies() if policies is None else policies).misfire.grace_us,
+        )
+
+
+class _Shared(Struct, frozen=True):
+    """What documents of one shape have in common."""
+
+    fields: dict[str, Any]
+    due_us: int | None
+
+
+def _shape_of(document: JobDocument) -> tuple[object, ...]:
+    """All that is written in a document but its name, its payload and its tags."""
+    target = document.target
+    return (
+        bytes(document.schedule),
+        document.timezone,
+        document.dst,
+        document.jitter,
+        document.misfire,
+        document.overlap,
+        document.retry,
+        document.timeout,
+        document.priority,
+        document.idempotency_key,
+        target.url,
+        target.method,
+        target.batch,
+        tuple(target.headers.items()) if target.headers else None,
+    )
+
+
+def _judge_own(document: JobDocument, problems: ProblemList) -> dict[str, str]:
+    """Judge what each document has for itself, and give its tags."""
+    problems.note(check_name, document.name)
+    problems.note(_check_payload, document.payload)
+    return problems.note(check_tags, document.tags) if document.tags else {}
+
+
+# Schedules differ, and policies seldom do: most tenants have a few, and reading them costs most.
+@lru_cache(maxsize=1_024)
+def judge_policies(
+    misfire: MisfireDocument | None,
+    overlap: OverlapDocument | None,
+    retry: RetryDocument | None,
+    timeout: str | None,
+    priority: int | None,
+) -> Policies:
+    """The policies of a document, or `InvalidDocument`."""
+    written = msgspec.to_builtins(
+        {
+            "misfire": misfire,
+            "overlap": overlap,
+            "retry": retry,
+            "timeout": timeout,
+            "priority": priority,
+        }
+    )
+    return read_policies(written)
+
+
+def _with_jitter(spec: Spec, jitter: str) -> Spec:
+    spec = replace(spec, jitter_us=parse_duration(jitter, pointer="/jitter"))
+    check_jitter(spec)
+    return spec
+
+
+def _is_same_schedule(job: Job, document: JobDocument) -> bool:
+    dst = document.dst or DstDocument()
+    return (
+        msgspec.json.decode(job.schedule) == msgspec.json.decode(document.schedule)
+        and job.spec.timezone == (document.timezone or "UTC")
+        and job.spec.dst_gap == (dst.gap or "shift")
+        and job.spec.dst_overlap == (dst.overlap or "first")
+    )
+
+
+def _check_key(template: str, spec: Spec | None) -> None:
+    check_template(template, is_recurring=spec is not None and spec.kind != "at")
+
+
+def _check_payload(payload: Raw) -> None:
+    size = memoryview(payload).nbytes
+    if size > MAX_PAYLOAD_BYTES:
+        raise PayloadTooLarge(
+            f"the payload has {size:,} bytes; at most {MAX_PAYLOAD_BYTES:,} are right, "
+            "so send a reference to what is larger",
+            pointer="/payload",
+        )

@@ -1,0 +1,113 @@
+"""What is asked of a job beside its definition: pause, resume, trigger, backfill.
+
+Invariant: nothing here moves or uses up a due time of the schedule.
+"""
+
+from wheelsched.api.answers import schedule_of
+from wheelsched.api.jobs import acknowledged_answer
+from wheelsched.api.operation import Answer, Call, NoQuery, Operation
+from wheelsched.core import request
+from wheelsched.core.model import Run, RunKey, format_run_id
+from wheelsched.errors import InvalidField, RunKeyTaken
+from wheelsched.ports import Caller, HistoryStore, JobStore, RequestedRun
+from wheelsched.wire.instant import read_us
+from wheelsched.wire.job import JobAnswer
+from wheelsched.wire.jobs import ResumeFrom, ResumeRequest
+from wheelsched.wire.run import BackfillRequest, RequestedAnswer
+from wheelsched.wire.tenant import Scope
+
+
+class JobVerbs:
+    """The verbs of a job."""
+
+    def __init__(self, jobs: JobStore, history: HistoryStore) -> None:
+        self._jobs = jobs
+        self._history = history
+
+    def operations(self) -> tuple[Operation, ...]:
+        return (
+            Operation(
+                method="POST",
+                path="/jobs/{job_id}/pause",
+                summary="Stop the schedule; what is in flight goes on",
+                scope=Scope.WRITE,
+                handle=self.pause,
+                answer=JobAnswer,
+            ),
+            Operation(
+                method="POST",
+                path="/jobs/{job_id}/resume",
+                summary="Start the schedule again, from now or from where it was paused",
+                scope=Scope.WRITE,
+                handle=self.resume,
+                body=ResumeRequest,
+                is_body_optional=True,
+                answer=JobAnswer,
+            ),
+            Operation(
+                method="POST",
+                path="/jobs/{job_id}/trigger",
+                summary="Run it now, beside its schedule",
+                scope=Scope.WRITE,
+                handle=self.trigger,
+                answer=RequestedAnswer,
+                status=202,
+            ),
+            Operation(
+                method="POST",
+                path="/jobs/{job_id}/backfill",
+                summary="Run the due times of a range in the past, or count them",
+                scope=Scope.WRITE,
+                handle=self.backfill,
+                body=BackfillRequest,
+                answer=RequestedAnswer,
+                status=202,
+            ),
+        )
+
+    async def pause(self, call: Call[NoQuery, None]) -> Answer:
+        acknowledged = await self._jobs.pause(call.caller, call.job_id)
+        return acknowledged_answer(acknowledged, call.now_us)
+
+    async def resume(self, call: Call[NoQuery, ResumeRequest]) -> Answer:
+        job = await self._jobs.get(call.caller, call.job_id)
+        since_us = call.now_us
+        if call.body.start is ResumeFrom.PAUSED_AT and job.paused_at_us is not None:
+            since_us = job.paused_at_us
+        due_us = schedule_of(job).next_after(since_us)
+        acknowledged = await self._jobs.resume(call.caller, call.job_id, due_us)
+        return acknowledged_answer(acknowledged, call.now_us)
+
+    async def trigger(self, call: Call[NoQuery, None]) -> Answer:
+        job = await self._jobs.get(call.caller, call.job_id)
+        return await self._request(
+            call.caller, [request.trigger(job, call.now_us)], is_replay=call.seed is not None
+        )
+
+    async def backfill(self, call: Call[NoQuery, BackfillRequest]) -> Answer:
+        job = await self._jobs.get(call.caller, call.job_id)
+        schedule = schedule_of(job)
+        since_us = read_us(call.body.since, pointer="/since")
+        until_us = read_us(call.body.until, pointer="/until")
+        if not since_us < until_us:
+            raise InvalidField("a range goes from an earlier to a later time", pointer="/until")
+        if call.body.preview:
+            count = request.count_backfill(schedule, since_us, until_us)
+            return Answer(body=RequestedAnswer(count=count, run_ids=[], preview=True))
+        runs = request.backfill(job, schedule, since_us, until_us, call.now_us)
+        return await self._request(call.caller, runs, is_replay=call.seed is not None)
+
+    async def _request(self, caller: Caller, runs: list[Run], *, is_replay: bool) -> Answer:
+        """Put runs in line. Those of a request with a key may be there from an earlier sending."""
+        wanted = [_requested(run) for run in runs]
+        taken: set[RunKey] = set()
+        if wanted:
+            taken = await self._history.request(caller, wanted)
+        if taken and not is_replay:
+            raise RunKeyTaken
+        run_ids = [format_run_id(run.key) for run in runs]
+        return Answer(body=RequestedAnswer(count=len(run_ids), run_ids=run_ids), status=202)
+
+
+def _requested(run: Run) -> RequestedRun:
+    return RequestedRun(key=run.key, trigger=run.trigger, backfill_of_us=run.backfill_of_us)

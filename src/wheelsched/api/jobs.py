@@ -1,0 +1,188 @@
+"""Jobs: register, read, list, edit, delete.
+
+Invariant: an answer is written from what the store acknowledged, never from what was asked for.
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Raw
+
+from wheelsched.api.answers import document_of, job_answer
+from wheelsched.api.cursors import Cursors
+from wheelsched.api.identities import Identities
+from wheelsched.api.intake import Edit, Intake
+from wheelsched.api.merging import merge
+from wheelsched.api.operation import JSON, MERGE_PATCH, Answer, Call, NoQuery, Operation
+from wheelsched.api.pages import PageQuery, cut
+from wheelsched.api.surroundings import Surroundings
+from wheelsched.core.egress import EgressRules
+from wheelsched.core.model import Job, JobState
+from wheelsched.errors import (
+    InvalidParameter,
+    JobChanged,
+    JobNameTaken,
+    VersionMismatch,
+    WrongType,
+)
+from wheelsched.ports import Acknowledged, JobFilter, JobStore
+from wheelsched.wire.job import JobAnswer, JobDocument
+from wheelsched.wire.jobs import JobPage
+from wheelsched.wire.strict import check_json, read_strictly
+from wheelsched.wire.tenant import Scope
+
+DOCUMENT: Final = msgspec.json.Decoder(JobDocument)
+_EDIT_ATTEMPTS: Final = 5
+
+
+class JobsQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs, in the order of their names."""
+
+    state: JobState | None = None
+    name: str | None = None
+    tag: Annotated[tuple[str, ...], Meta(description="`name:value`; each narrows the list")] = ()
+
+
+class Jobs:
+    """What is asked of the definitions of jobs."""
+
+    def __init__(self, jobs: JobStore, surroundings: Surroundings, rules: EgressRules) -> None:
+        self._jobs = jobs
+        self._surroundings = surroundings
+        self._rules = rules
+
+    def operations(self) -> tuple[Operation, ...]:
+        return (
+            Operation(
+                method="POST",
+                path="/jobs",
+                summary="Register a job",
+                scope=Scope.WRITE,
+                handle=self.create,
+                body=JobDocument,
+                answer=JobAnswer,
+                status=201,
+            ),
+            Operation(
+                method="GET",
+                path="/jobs",
+                summary="List jobs by name",
+                scope=Scope.READ,
+                handle=self.list_jobs,
+                query=JobsQuery,
+                answer=JobPage,
+            ),
+            Operation(
+                method="GET",
+                path="/jobs/{job_id}",
+                summary="Read a job",
+                scope=Scope.READ,
+                handle=self.read,
+                answer=JobAnswer,
+            ),
+            Operation(
+                method="PATCH",
+                path="/jobs/{job_id}",
+                summary="Edit a job by a merge patch of its document",
+                scope=Scope.WRITE,
+                handle=self.edit,
+                body=bytes,
+                described_body=JobDocument,
+                content_types=(MERGE_PATCH, JSON),
+                answer=JobAnswer,
+            ),
+            Operation(
+                method="DELETE",
+                path="/jobs/{job_id}",
+                summary="Delete a job; its history stays for its retention",
+                scope=Scope.WRITE,
+                handle=self.delete,
+                answer=JobAnswer,
+            ),
+        )
+
+    async def create(self, call: Call[NoQuery, JobDocument]) -> Answer:
+        job_id = Identities(call.now_us, call.seed, self._surroundings.random).next()
+        intake = Intake(call.now_us, self._rules)
+        registration = intake.register(call.body, job_id, call.caller.tenant_id)
+        if await self._jobs.register(call.caller, [registration]):
+            raise JobNameTaken
+        answer = tagged(registration.job, call.now_us)
+        return msgspec.structs.replace(
+            answer, status=201, headers={**answer.headers, "Location": f"/api/v1/jobs/{job_id}"}
+        )
+
+    async def list_jobs(self, call: Call[JobsQuery, None]) -> Answer:
+        query = call.query
+        wanted = JobFilter(state=query.state, name=query.name, tags=_read_tags(query.tag))
+        cursors = Cursors(call.caller.tenant_id, "jobs", wanted)
+        after = "" if query.cursor is None else cursors.read(query.cursor, str)
+        found = await self._jobs.list_jobs(call.caller, wanted, query.limit + 1, after)
+        page, last = cut(found, query.limit)
+        return Answer(
+            body=JobPage(
+                items=[job_answer(job, call.now_us) for job in page],
+                next_cursor=None if last is None else cursors.write(last.name),
+            )
+        )
+
+    async def read(self, call: Call[NoQuery, None]) -> Answer:
+        return tagged(await self._jobs.get(call.caller, call.job_id), call.now_us)
+
+    async def edit(self, call: Call[NoQuery, bytes]) -> Answer:
+        if not isinstance(check_json(call.body), dict):
+            raise WrongType("a merge patch is an object", pointer="")
+        for _ in range(_EDIT_ATTEMPTS):
+            before = await self._jobs.get(call.caller, call.job_id)
+            check_version(before, call.if_match)
+            edit = self._edited(before, call)
+            try:
+                acknowledged = await self._jobs.edit(
+                    call.caller, edit.job, edit.due_us, is_rescheduled=edit.is_rescheduled
+                )
+            except JobChanged:  # in between: who asked for no version gets the next one
+                continue
+            return acknowledged_answer(acknowledged, call.now_us)
+        raise JobChanged
+
+    async def delete(self, call: Call[NoQuery, None]) -> Answer:
+        if call.if_match is not None:
+            check_version(await self._jobs.get(call.caller, call.job_id), call.if_match)
+        acknowledged = await self._jobs.delete(call.caller, call.job_id)
+        return acknowledged_answer(acknowledged, call.now_us)
+
+    def _edited(self, before: Job, call: Call[NoQuery, bytes]) -> Edit:
+        written = Raw(msgspec.json.encode(document_of(before)))
+        document = read_strictly(bytes(merge(written, Raw(call.body))), DOCUMENT)
+        return Intake(call.now_us, self._rules).edit(before, document)
+
+
+def tagged(job: Job, now_us: int) -> Answer:
+    """A job with its version as ETag."""
+    return Answer(body=job_answer(job, now_us), headers={"ETag": f'"{job.version}"'})
+
+
+def acknowledged_answer(acknowledged: Acknowledged, now_us: int) -> Answer:
+    """A job after a change, with the runs that the change may not have reached."""
+    job = acknowledged.job
+    return Answer(
+        body=job_answer(job, now_us, acknowledged.too_late), headers={"ETag": f'"{job.version}"'}
+    )
+
+
+def check_version(job: Job, if_match: str | None) -> None:
+    """Refuse a change of another version than the one that its author has seen."""
+    if if_match is None or if_match.strip() == "*":
+        return
+    if f'"{job.version}"' not in [tag.strip() for tag in if_match.split(",")]:
+        raise VersionMismatch(f'the job has the version "{job.version}", not {if_match[:100]}')
+
+
+def _read_tags(written: tuple[str, ...]) -> dict[str, str]:
+    tags = {}
+    for tag in written:
+        name, separator, value = tag.partition(":")
+        if not separator:
+            raise InvalidParameter("a tag is written name:value", pointer="/tag")
+        tags[name] = value
+    return tags

@@ -1,0 +1,162 @@
+"""The OpenAPI document, from the operations and the structs that they are served with.
+
+Invariant: it has every operation, and nothing that is not in an `Operation` or a struct.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from typing import Any, Final
+
+import msgspec
+
+from wheelsched.api.operation import JSON, MERGE_PATCH, PREFIX, Operation
+from wheelsched.api.replays import HEADER
+from wheelsched.wire.problem import CONTENT_TYPE, Problem
+
+_REF: Final = "#/components/schemas/{name}"
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
+_PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
+    "job_id": {"type": "string", "format": "uuid"},
+    "run_id": {"type": "string", "pattern": "^[0-9a-f]{32}-[0-9]{1,19}$"},
+    "token_id": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+}
+_PROBES: Final = {
+    "/healthz": "Is the process alive?",
+    "/readyz": "Does it reach its database?",
+    "/metrics": "What it counts, for Prometheus",
+    "/openapi.json": "This document",
+}
+
+
+def describe(operations: Iterable[Operation]) -> bytes:
+    """The document, as JSON."""
+    operations = list(operations)
+    types = [Problem, *_types_of(operations)]
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    by_type = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        path = paths.setdefault(PREFIX + operation.path, {})
+        path[operation.method.lower()] = _operation(operation, by_type)
+    for address, summary in _PROBES.items():
+        paths[address] = {"get": _probe(address, summary)}
+    document = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "wheelsched",
+            "version": version("wheelsched"),
+            "description": "A distributed job scheduler that fires on time.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"token": []}, {}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+    return msgspec.json.encode(document, order="deterministic")
+
+
+def _types_of(operations: list[Operation]) -> list[Any]:
+    """Every type that goes in or out, once."""
+    found: dict[int, Any] = {}
+    for operation in operations:
+        for kind in (_body_of(operation), operation.answer):
+            if kind is not None:
+                found[id(kind)] = kind
+    return list(found.values())
+
+
+def _body_of(operation: Operation) -> Any:
+    return operation.described_body or operation.body
+
+
+def _operation(operation: Operation, by_type: Mapping[int, Any]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "description": f"Needs the scope `{operation.scope}`.",
+        "parameters": [*_path_parameters(operation), *_query_parameters(operation)],
+        "responses": {
+            str(operation.status): _success(operation, by_type),
+            "default": _content("A problem", CONTENT_TYPE, by_type[id(Problem)]),
+        },
+    }
+    if operation.method == "POST":
+        described["parameters"].append(_header(HEADER, "^[!-~]{1,255}$"))
+    if operation.method in {"PATCH", "DELETE"} and "job_id" in operation.path:
+        described["parameters"].append(_header("If-Match", r'^\*$|^"[0-9]+"$'))
+    if (body := _body_of(operation)) is not None:
+        described["requestBody"] = _request_body(operation, by_type[id(body)])
+    return described
+
+
+def _request_body(operation: Operation, schema: Any) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for content_type in operation.content_types:
+        # A patch, or lines, have no schema of their own: their parts are those of the document.
+        is_document = content_type == JSON and MERGE_PATCH not in operation.content_types
+        content[content_type] = {"schema": schema if is_document else {}}
+    return {"required": not operation.is_body_optional, "content": content}
+
+
+def _success(operation: Operation, by_type: Mapping[int, Any]) -> dict[str, Any]:
+    if operation.answer is None:
+        return {"description": operation.summary}
+    return _content(operation.summary, JSON, by_type[id(operation.answer)])
+
+
+def _content(description: str, content_type: str, schema: Any) -> dict[str, Any]:
+    return {"description": description, "content": {content_type: {"schema": schema}}}
+
+
+def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": _PARAMETERS[name]}
+        for name in _PARAMETER.findall(operation.path)
+    ]
+
+
+def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
+    _, components = msgspec.json.schema_components([operation.query], ref_template=_REF)
+    schema = components[operation.query.__name__]
+    required = schema.get("required", [])
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "schema": _inlined(described, components),
+        }
+        for name, described in schema["properties"].items()
+    ]
+
+
+def _inlined(schema: Any, components: Mapping[str, Any]) -> Any:
+    """A schema without references: those of parameters are small, and used once."""
+    match schema:
+        case {"$ref": str(reference)}:
+            return _inlined(components[reference.rpartition("/")[2]], components)
+        case dict():
+            return {name: _inlined(value, components) for name, value in schema.items()}
+        case list():
+            return [_inlined(value, components) for value in schema]
+        case _:
+            return schema
+
+
+def _header(name: str, pattern: str) -> dict[str, Any]:
+    schema = {"type": "string", "pattern": pattern}
+    return {"name": name, "in": "header", "required": False, "schema": schema}
+
+
+def _probe(address: str, summary: str) -> dict[str, Any]:
+    return {
+        "operationId": address.strip("/").replace(".", "_"),
+        "summary": summary,
+        "security": [{}],
+        "responses": {"200": {"description": summary}},
+    }

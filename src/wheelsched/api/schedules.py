@@ -1,0 +1,134 @@
+"""Schedules: coming times, previews, and why a job did or did not fire.
+
+Invariant: nothing here writes.
+"""
+
+from typing import Annotated, Final
+from zoneinfo import ZoneInfo
+
+from msgspec import Meta, Struct
+
+from wheelsched.api.answers import schedule_of
+from wheelsched.api.identities import Identities
+from wheelsched.api.inquiry import inquire
+from wheelsched.api.intake import Intake
+from wheelsched.api.operation import Answer, Call, NoQuery, Operation
+from wheelsched.api.reading import read_query_us
+from wheelsched.api.surroundings import Surroundings
+from wheelsched.core.duration import DAY
+from wheelsched.core.egress import EgressRules
+from wheelsched.core.explain import explain
+from wheelsched.core.model import Job
+from wheelsched.ports import HistoryStore, JobStore
+from wheelsched.wire.instant import Instant, instant
+from wheelsched.wire.job import JobDocument
+from wheelsched.wire.schedule import DueAnswer, ExplainAnswer, NextAnswer, PreviewAnswer
+from wheelsched.wire.tenant import Scope
+
+MAX_COUNT: Final = 1_000
+PREVIEWED: Final = 10
+# A skipped row stands for due times before its own: it is looked for this much later.
+_SUMMARY_US: Final = DAY
+_SUMMARIES: Final = 1_000
+
+
+class NextQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many."""
+
+    count: Annotated[int, Meta(ge=1, le=MAX_COUNT)] = 10
+
+
+class ExplainQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When."""
+
+    at: Instant
+
+
+class Schedules:
+    """What is asked of the times of jobs."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        history: HistoryStore,
+        surroundings: Surroundings,
+        rules: EgressRules,
+    ) -> None:
+        self._jobs = jobs
+        self._history = history
+        self._surroundings = surroundings
+        self._rules = rules
+
+    def operations(self) -> tuple[Operation, ...]:
+        return (
+            Operation(
+                method="GET",
+                path="/jobs/{job_id}/next",
+                summary="The coming due times, in UTC and local",
+                scope=Scope.READ,
+                handle=self.list_next,
+                query=NextQuery,
+                answer=NextAnswer,
+            ),
+            Operation(
+                method="GET",
+                path="/jobs/{job_id}/explain",
+                summary="Why did it, or did it not, fire at a time?",
+                scope=Scope.READ,
+                handle=self.explain,
+                query=ExplainQuery,
+                answer=ExplainAnswer,
+            ),
+            Operation(
+                method="POST",
+                path="/preview",
+                summary="Judge a job and tell its coming times, without registering it",
+                scope=Scope.READ,
+                handle=self.preview,
+                body=JobDocument,
+                answer=PreviewAnswer,
+            ),
+        )
+
+    async def list_next(self, call: Call[NextQuery, None]) -> Answer:
+        job = await self._jobs.get(call.caller, call.job_id)
+        return Answer(
+            body=NextAnswer(
+                job_id=job.job_id,
+                timezone=job.spec.timezone,
+                items=_coming(job, call.now_us, call.query.count),
+            )
+        )
+
+    async def explain(self, call: Call[ExplainQuery, None]) -> Answer:
+        at_us = read_query_us(call.query.at, "at")
+        job = await self._jobs.get(call.caller, call.job_id)
+        runs = await self._history.list_runs(
+            call.caller, job.job_id, _SUMMARIES, before_us=at_us + _SUMMARY_US
+        )
+        return Answer(body=inquire(job, runs, at_us, call.now_us))
+
+    async def preview(self, call: Call[NoQuery, JobDocument]) -> Answer:
+        job_id = Identities(call.now_us, call.seed, self._surroundings.random).next()
+        intake = Intake(call.now_us, self._rules)
+        job = intake.register(call.body, job_id, call.caller.tenant_id).job
+        explained = explain(job.spec, job_id, now_us=call.now_us, count=PREVIEWED)
+        coming = [DueAnswer(utc=due.utc, local=due.local) for due in explained.next_times]
+        return Answer(
+            body=PreviewAnswer(
+                words=explained.words,
+                next_times=coming,
+                warnings=list(explained.warnings),
+            )
+        )
+
+
+def _coming(job: Job, now_us: int, count: int) -> list[DueAnswer]:
+    schedule, zone = schedule_of(job), ZoneInfo(job.spec.timezone)
+    coming: list[DueAnswer] = []
+    due_us = schedule.next_after(now_us)
+    while due_us is not None and len(coming) < count:
+        due = instant(due_us)
+        coming.append(DueAnswer(utc=due, local=due.astimezone(zone)))
+        due_us = schedule.next_after(due_us)
+    return coming

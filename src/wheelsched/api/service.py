@@ -1,0 +1,76 @@
+"""One request, from its head to its answer: read `_answer` first.
+
+Invariant: nothing is done for a request before its caller is known and may do it.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from aiohttp import hdrs, web
+from msgspec.structs import replace
+
+from wheelsched.api.authentication import Access, Authentication
+from wheelsched.api.operation import Answer, Call, Operation, written
+from wheelsched.api.rates import Rates
+from wheelsched.api.reading import check_headers, decode_body, read_body, read_query
+from wheelsched.api.replays import Replays, digest_of, read_key, seed_of
+from wheelsched.api.surroundings import Surroundings
+from wheelsched.config import ApiConfig
+from wheelsched.ports import KeyedRequest
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Service:
+    """What every operation has around it."""
+
+    def __init__(
+        self,
+        authentication: Authentication,
+        rates: Rates,
+        replays: Replays,
+        surroundings: Surroundings,
+        config: ApiConfig,
+    ) -> None:
+        self._authentication = authentication
+        self._rates = rates
+        self._replays = replays
+        self._surroundings = surroundings
+        self._config = config
+
+    def handler(self, operation: Operation) -> Handler:
+        """What the router calls for an operation."""
+        return partial(self._answer, operation)
+
+    async def _answer(self, operation: Operation, request: web.Request) -> web.Response:
+        check_headers(request, self._config)
+        access = await self._authentication.identify(request)
+        self._rates.spend(access.caller.tenant_id, access.requests_per_second)
+        access.require(operation.scope)
+        query = read_query(request, operation.query)
+        body = await read_body(request, operation, self._config)
+        call = self._call(operation, request, access, query, body)
+        key = read_key(request) if request.method == hdrs.METH_POST else None
+        if key is None:
+            return written(await operation.handle(call))
+
+        async def work(begun: KeyedRequest) -> Answer:
+            seed = seed_of(access.caller, key)
+            keyed = replace(call, now_us=begun.begun_at_us, seed=seed)
+            return await operation.handle(keyed)
+
+        return await self._replays.answer(access.caller, key, digest_of(request, body), work)
+
+    def _call(
+        self, operation: Operation, request: web.Request, access: Access, query: Any, body: bytes
+    ) -> Call[Any, Any]:
+        return Call(
+            caller=access.caller,
+            now_us=self._surroundings.now_us(),
+            query=query,
+            body=decode_body(body, operation),
+            path=request.match_info,
+            content_type=request.content_type,
+            if_match=request.headers.get(hdrs.IF_MATCH),
+        )

@@ -1,0 +1,37 @@
+"""What the API needs of its world beside the store.
+
+Invariant: the API reads no time, no randomness and no counter but these.
+"""
+
+from collections.abc import Awaitable, Callable
+from random import Random
+
+from msgspec import Struct
+
+from wheelsched.ports import Clock
+
+
+class Condition(Struct, frozen=True, kw_only=True):
+    """How a shard is doing, by its own account."""
+
+    lateness_p99_ms: float | None = None
+    armed: int | None = None
+    in_flight: int | None = None
+
+
+async def ask_nobody(_: str) -> Condition:
+    """Nothing is known of any shard but its lease."""
+    return Condition()
+
+
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """`now_us` is the database's time; `clock` measures what passes in this process.
+
+    `ask_shard` asks the shard at an address how it is doing, in bounded time.
+    """
+
+    clock: Clock
+    now_us: Callable[[], int]
+    random: Random
+    metrics: Callable[[], str]
+    ask_shard: Callable[[str], Awaitable[Condition]] = ask_nobody

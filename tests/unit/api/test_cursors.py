@@ -1,0 +1,44 @@
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wheelsched.api.cursors import Cursors
+from wheelsched.core.model import RunKey
+from wheelsched.errors import InvalidCursor
+from wheelsched.ports import JobFilter
+
+TENANT = UUID(int=7)
+
+
+@given(st.text())
+def test_a_cursor_leads_back_to_its_position(name: str) -> None:
+    cursors = Cursors(TENANT, "jobs")
+    assert cursors.read(cursors.write(name), str) == name
+
+
+def test_a_position_may_have_parts() -> None:
+    cursors = Cursors(TENANT, "dead")
+    key = RunKey(uuid4(), 1_794_837_600_000_000)
+    assert cursors.read(cursors.write(key), RunKey) == key
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Cursors(UUID(int=8), "jobs"),
+        Cursors(TENANT, "runs"),
+        Cursors(TENANT, "jobs", JobFilter(name="a")),
+    ],
+)
+def test_a_cursor_of_another_list_is_refused(other: Cursors) -> None:
+    with pytest.raises(InvalidCursor) as caught:
+        Cursors(TENANT, "jobs").read(other.write("a"), str)
+    assert caught.value.pointer == "/cursor"
+
+
+@given(st.text(max_size=60))
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(InvalidCursor):
+        Cursors(TENANT, "jobs").read(text, str)

@@ -1,0 +1,100 @@
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.api import Api
+
+from wheelsched.core.model import RunState
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+def hours_ago(hours: float) -> str:
+    return (NOW - timedelta(hours=hours)).isoformat()
+
+
+async def test_a_paused_job_goes_on_from_now(api: Api) -> None:
+    job = await api.create(schedule="* * * * *")
+    paused = await api.post(f"/jobs/{job['job_id']}/pause")
+    assert (paused.body["state"], paused.body["next_run_at"]) == ("paused", None)
+    assert paused.body["paused_at"] is not None
+    resumed = await api.post(f"/jobs/{job['job_id']}/resume")
+    assert (resumed.body["state"], resumed.body["paused_at"]) == ("active", None)
+    assert resumed.body["next_run_at"] is not None
+
+
+async def test_a_paused_job_goes_on_from_where_it_was_paused(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await api.create(schedule="every 1s")
+    await api.post(f"/jobs/{job['job_id']}/pause")
+    paused_at_us = (await api.job(job["job_id"])).paused_at_us
+    resumed_from: list[int] = []
+    resume = api.stores.jobs.resume
+
+    async def note(caller: Any, job_id: Any, due_us: int | None) -> Any:
+        resumed_from.append(due_us or 0)
+        return await resume(caller, job_id, due_us)
+
+    monkeypatch.setattr(api.stores.jobs, "resume", note)
+    await api.post(f"/jobs/{job['job_id']}/resume", {"from": "paused_at"})
+    assert paused_at_us is not None
+    assert 0 < resumed_from[0] - paused_at_us <= 1_000_000
+    refused = await api.post(f"/jobs/{job['job_id']}/resume", {"from": "yesterday"})
+    assert (refused.status, refused.pointers) == (422, ["/from"])
+
+
+async def test_a_change_that_comes_too_late_for_a_run_says_so(api: Api) -> None:
+    job = await api.create(schedule="every 1s")
+    lease = await api.own_all()
+    (horizon,) = [await api.shard.timers.load(range(256), api.now_us + 10**9)]
+    ((_, due_us, _),) = list(horizon)
+    key = await api.arm(lease, job["job_id"], due_us, due_us + 10**9)
+    paused = await api.post(f"/jobs/{job['job_id']}/pause")
+    run = await api.run(key)
+    assert paused.body["too_late"] == ([run.run_id] if run.state is RunState.ARMED else [])
+
+
+async def test_a_trigger_makes_a_run_beside_the_schedule(api: Api) -> None:
+    job = await api.create()
+    before = await api.get(f"/jobs/{job['job_id']}/next")
+    triggered = await api.post(f"/jobs/{job['job_id']}/trigger")
+    assert (triggered.status, triggered.body["count"]) == (202, 1)
+    run = await api.get(f"/runs/{triggered.body['run_ids'][0]}")
+    assert (run.body["trigger"], run.body["state"]) == ("manual", "retrying")
+    assert (await api.get(f"/jobs/{job['job_id']}/next")).body == before.body
+
+
+async def test_a_backfill_is_counted_before_it_is_made(api: Api) -> None:
+    job = await api.create(schedule="0 * * * *", timezone="UTC")
+    path = f"/jobs/{job['job_id']}/backfill"
+    asked = {"since": hours_ago(5), "until": hours_ago(0)}
+    preview = await api.post(path, asked | {"preview": True})
+    assert preview.body == {"count": 5, "run_ids": [], "preview": True}
+    assert (await api.get(f"/jobs/{job['job_id']}/runs")).body["items"] == []
+    made = await api.post(path, asked)
+    assert (made.status, made.body["count"]) == (202, 5)
+    runs = (await api.get(f"/jobs/{job['job_id']}/runs")).body["items"]
+    assert [run["trigger"] for run in runs] == ["backfill"] * 5
+    assert all(run["scheduled_at"].endswith(":00:00Z") for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("asked", "pointer"),
+    [
+        ({"since": hours_ago(1), "until": hours_ago(2)}, "/until"),
+        ({"since": hours_ago(1), "until": hours_ago(2), "preview": True}, "/until"),
+        ({"since": hours_ago(1), "until": hours_ago(-2)}, "/until"),
+        ({"since": hours_ago(24 * 365), "until": hours_ago(0)}, "/until"),
+        ({"since": "1066-10-14T00:00:00Z", "until": hours_ago(0)}, "/since"),
+        ({"since": "2026-11-16T00:00:00", "until": hours_ago(0)}, "/since"),
+        ({"since": "yesterday", "until": hours_ago(0)}, "/since"),
+        ({"until": hours_ago(0)}, "/since"),
+    ],
+)
+async def test_backfills_that_cannot_be_meant(
+    api: Api, asked: dict[str, Any], pointer: str
+) -> None:
+    job = await api.create(schedule="* * * * *")
+    refused = await api.post(f"/jobs/{job['job_id']}/backfill", asked)
+    assert (refused.status, refused.pointers) == (422, [pointer])

@@ -1,0 +1,178 @@
+import json
+
+import pytest
+from tests.api import Api, document
+
+
+async def test_a_registered_job_comes_back_with_every_default(api: Api) -> None:
+    made = await api.post("/jobs", document(payload={"report": "weekly"}))
+    assert made.status == 201
+    assert made.headers["ETag"] == '"1"'
+    assert made.headers["Location"] == f"/api/v1/jobs/{made.body['job_id']}"
+    assert made.body["state"] == "active"
+    assert made.body["next_run_at"] is not None
+    assert made.body["misfire"] == {
+        "policy": "once",
+        "grace": "1m",
+        "window": "1h",
+        "max_missed": 100,
+    }
+    assert made.body["target"]["method"] == "POST"
+    read = await api.get(f"/jobs/{made.body['job_id']}")
+    assert (read.status, read.body) == (200, made.body)
+
+
+async def test_schedule_and_payload_stay_as_they_were_written(api: Api) -> None:
+    body = (
+        b'{"name": "a", "schedule": { "every":\t"5m" }, "target": {"url": "https://example.org/"},'
+    )
+    made = await api.post("/jobs", body + b' "payload": {"x" : 1.50, "y":[ ]} }')
+    job = await api.job(made.body["job_id"])
+    assert bytes(job.schedule) == b'{ "every":\t"5m" }'
+    assert bytes(job.payload) == b'{"x" : 1.50, "y":[ ]}'
+
+
+async def test_what_comes_back_can_be_sent_again(api: Api) -> None:
+    made = await api.create(retry={"max_attempts": 7}, tags={"team": "a"}, jitter="30s")
+    again = {name: made[name] for name in made if name in (*document(), "retry", "tags", "jitter")}
+    copy = await api.post("/jobs", again | {"name": "copy"})
+    assert copy.status == 201
+    assert copy.body["retry"] == made["retry"]
+
+
+async def test_a_name_is_taken_once(api: Api) -> None:
+    await api.create()
+    again = await api.post("/jobs", document())
+    assert again.status == 409
+    assert again.body["type"] == "urn:wheelsched:problem:job-name-taken"
+
+
+async def test_every_mistake_is_told_at_once(api: Api) -> None:
+    refused = await api.post(
+        "/jobs",
+        document(
+            name=" ",
+            schedule="every now and then",
+            timezone="Mars/Base",
+            target={"url": "ftp://example.org", "headers": {"Host": "x"}, "batch": 0},
+            timeout="0s",
+            retry={"max_attempts": 1_000_000},
+            idempotency_key="same",
+            tags={"a": "\u202e"},
+        ),
+    )
+    assert refused.status == 422
+    assert refused.headers["Content-Type"].startswith("application/problem+json")
+    assert set(refused.pointers) == {
+        "/name",
+        "/timezone",
+        "/target/url",
+        "/target/headers/Host",
+        "/target/batch",
+        "/timeout",
+        "/retry/max_attempts",
+        "/tags/a",
+    }
+
+
+async def test_jobs_are_listed_by_name_in_pages_and_filtered(api: Api) -> None:
+    for number in range(5):
+        await api.create(name=f"job-{number}", tags={"even": str(number % 2 == 0)})
+    first = await api.get("/jobs?limit=3")
+    rest = await api.get(f"/jobs?limit=3&cursor={first.body['next_cursor']}")
+    names = [job["name"] for job in first.body["items"] + rest.body["items"]]
+    assert names == [f"job-{number}" for number in range(5)]
+    assert rest.body["next_cursor"] is None
+    exact = await api.get("/jobs?limit=5")
+    assert exact.body["next_cursor"] is None
+
+    async def listed(query: str) -> list[str]:
+        return [job["name"] for job in (await api.get(f"/jobs?{query}")).body["items"]]
+
+    assert await listed("tag=even:True") == ["job-0", "job-2", "job-4"]
+    assert await listed("name=job-3") == ["job-3"]
+    assert await listed("state=paused") == []
+
+
+async def test_an_edit_is_a_merge_patch(api: Api) -> None:
+    made = await api.create(retry={"max_attempts": 7}, payload={"a": 1, "b": {"c": 2}})
+    edited = await api.call(
+        "PATCH",
+        f"/jobs/{made['job_id']}",
+        {"name": "renamed", "retry": {"initial": "5s"}, "payload": {"b": {"c": None, "d": 3}}},
+        headers={"If-Match": '"1"'},
+    )
+    assert edited.status == 200, edited.body
+    assert edited.headers["ETag"] == '"2"'
+    assert edited.body["name"] == "renamed"
+    assert edited.body["retry"]["max_attempts"] == 7
+    assert edited.body["retry"]["initial"] == "5s"
+    assert edited.body["payload"] == {"a": 1, "b": {"d": 3}}
+    assert edited.body["schedule"] == made["schedule"]
+
+
+async def test_an_edit_beside_the_schedule_keeps_its_times(api: Api) -> None:
+    made = await api.create(schedule="every 7m")
+    before = await api.job(made["job_id"])
+    await api.call("PATCH", f"/jobs/{made['job_id']}", {"jitter": "10s", "priority": 5})
+    after = await api.job(made["job_id"])
+    assert after.anchor_us == before.anchor_us
+    assert after.spec.jitter_us == 10_000_000
+    assert after.version == 2
+
+
+async def test_an_edit_of_the_schedule_gives_a_finished_job_a_future(api: Api) -> None:
+    made = await api.create(schedule="2030-01-01T00:00:00Z")
+    await api.post(f"/jobs/{made['job_id']}/pause")
+    edited = await api.call("PATCH", f"/jobs/{made['job_id']}", {"schedule": "every 5m"})
+    assert edited.body["state"] == "paused"
+    resumed = await api.post(f"/jobs/{made['job_id']}/resume")
+    assert resumed.body["state"] == "active"
+    assert resumed.body["next_run_at"] < "2030"
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+async def test_a_change_of_another_version_is_refused(api: Api, method: str) -> None:
+    made = await api.create()
+    body = {"priority": 1} if method == "PATCH" else None
+    stale = await api.call(method, f"/jobs/{made['job_id']}", body, headers={"If-Match": '"9"'})
+    assert stale.status == 412
+    right = await api.call(method, f"/jobs/{made['job_id']}", body, headers={"If-Match": '"1"'})
+    assert right.status == 200
+
+
+async def test_a_patch_that_breaks_the_job_is_refused_where_it_does(api: Api) -> None:
+    made = await api.create()
+    for patch, pointer in (
+        ({"name": None}, "/name"),
+        ({"target": {"url": None}}, "/target/url"),
+        ({"target": {"verb": "GET"}}, "/target/verb"),
+        ({"schedule": {"cron": "* * * *"}}, "/schedule/cron"),
+        ({"retry": {"max": "1ms"}}, "/retry/max"),
+    ):
+        refused = await api.call("PATCH", f"/jobs/{made['job_id']}", patch)
+        assert (refused.status, refused.pointers) == (422, [pointer]), patch
+    assert (await api.call("PATCH", f"/jobs/{made['job_id']}", [1])).status == 422
+
+
+async def test_a_deleted_job_is_gone(api: Api) -> None:
+    made = await api.create()
+    assert (await api.call("DELETE", f"/jobs/{made['job_id']}")).status == 200
+    assert (await api.get(f"/jobs/{made['job_id']}")).status == 404
+    assert (await api.call("DELETE", f"/jobs/{made['job_id']}")).status == 404
+
+
+@pytest.mark.parametrize(
+    "job_id", ["018f3c2e-7a9b-7c3d-8e4f-5a6b7c8d9e0f", "no-id", "%00", "..%2f"]
+)
+async def test_what_names_no_job_is_not_found(api: Api, job_id: str) -> None:
+    assert (await api.get(f"/jobs/{job_id}")).status == 404
+
+
+async def test_markup_is_text_like_any_other(api: Api) -> None:
+    made = await api.create(name="<script>alert(1)</script>")
+    read = await api.get(f"/jobs/{made['job_id']}")
+    assert read.body["name"] == "<script>alert(1)</script>"
+    assert read.headers["Content-Type"].startswith("application/json")
+    assert read.headers["X-Content-Type-Options"] == "nosniff"
+    assert json.dumps(read.body)

@@ -1,0 +1,41 @@
+import pytest
+from tests.api import Api
+
+from wheelsched.errors import StoreUnavailable
+
+
+async def test_probes_need_no_token(api: Api) -> None:
+    assert (await api.get("/healthz", token=None)).body == {"state": "healthy"}
+    assert (await api.get("/readyz", token=None)).body == {"state": "ready"}
+    metrics = await api.get("/metrics", token=None)
+    assert (metrics.status, metrics.body) == (200, "wheelsched_up 1\n")
+
+
+async def test_without_its_database_the_process_lives_and_is_not_ready(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> int:
+        raise StoreUnavailable
+
+    monkeypatch.setattr(api.stores.leases, "read_clock", fail)
+    assert (await api.get("/readyz")).status == 503
+    assert (await api.get("/healthz")).status == 200
+
+
+async def test_every_answer_has_a_request_id(api: Api) -> None:
+    given = await api.get("/healthz", headers={"X-Request-Id": "abc-1"})
+    assert given.headers["X-Request-Id"] == "abc-1"
+    made = await api.get("/jobs/x", headers={"X-Request-Id": "no id \u00e4"})
+    assert made.body["request_id"] == made.headers["X-Request-Id"] != "no id"
+
+
+async def test_a_fault_of_ours_tells_nothing_of_itself(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError("the password is swordfish")
+
+    monkeypatch.setattr(api.stores.jobs, "list_jobs", fail)
+    broken = await api.get("/jobs")
+    assert (broken.status, broken.body["title"]) == (500, "Internal Server Error")
+    assert "swordfish" not in str(broken.body)

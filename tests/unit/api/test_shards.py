@@ -1,0 +1,13 @@
+from uuid import uuid4
+
+from tests.api import Api
+
+
+async def test_every_partition_is_its_owners_or_free(api: Api) -> None:
+    lease = await api.shard.leases.join(uuid4(), 5_000_000, "10.0.0.1:8421")
+    await api.shard.leases.acquire(lease, [1, 2, 3])
+    shards = await api.get("/shards")
+    (shard,) = shards.body["items"]
+    assert (shard["shard_id"], shard["partitions"]) == (str(lease.shard_id), [1, 2, 3])
+    assert (shard["address"], shard["is_expired"]) == ("10.0.0.1:8421", False)
+    assert len(shards.body["free_partitions"]) == 253
