@@ -1,0 +1,8 @@
+"""The client of the REST API, async and sync."""
+
+from wheelsched.client.client import Client
+from wheelsched.client.fields import JobChanges, JobFields
+from wheelsched.client.sync import SyncClient
+from wheelsched.config import ClientConfig
+
+__all__ = ["Client", "ClientConfig", "JobChanges", "JobFields", "SyncClient"]

@@ -1,0 +1,221 @@
+"""Every call of the API, as a value: what the async and the sync client share.
+
+Invariant: nothing is sent here.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from wheelsched.client.call import (
+    MERGE_PATCH,
+    NDJSON,
+    Call,
+    Parameter,
+    Repeat,
+    get,
+    post,
+    segment,
+)
+from wheelsched.client.fields import JobChanges, JobFields
+from wheelsched.core.model import JobState
+from wheelsched.wire.job import JobAnswer, JobDocument
+from wheelsched.wire.jobs import BulkAnswer, JobPage, ResumeFrom, ResumeRequest
+from wheelsched.wire.run import (
+    BackfillRequest,
+    CancelAnswer,
+    CompleteRequest,
+    FailRequest,
+    HeartbeatRequest,
+    RedriveRequest,
+    RequestedAnswer,
+    RunAnswer,
+    RunPage,
+)
+from wheelsched.wire.schedule import ExplainAnswer, NextAnswer, PreviewAnswer
+from wheelsched.wire.shard import ShardsAnswer
+from wheelsched.wire.tenant import (
+    TenantAnswer,
+    TenantPage,
+    TenantRequest,
+    TokenAnswer,
+    TokenPage,
+    TokenRequest,
+)
+
+PAGE: Final = 500
+BULK_BYTES: Final = 8 << 20  # of one request, however few jobs that are
+
+AnyJob = JobFields | JobDocument
+
+
+def create_job(job: AnyJob) -> Call[JobAnswer]:
+    return post("/jobs", JobAnswer, job)
+
+
+def create_jobs(jobs: Iterable[AnyJob], chunk: int) -> Iterator[Call[BulkAnswer]]:
+    """Calls that register `chunk` jobs each, fewer when those are large."""
+    lines: list[bytes] = []
+    size = 0
+    for job in jobs:
+        line = msgspec.json.encode(job)
+        if lines and (len(lines) == chunk or size + len(line) > BULK_BYTES):
+            yield _bulk(lines)
+            lines, size = [], 0
+        lines.append(line)
+        size += len(line)
+    if lines:
+        yield _bulk(lines)
+
+
+def _bulk(lines: list[bytes]) -> Call[BulkAnswer]:
+    return Call(
+        method="POST",
+        path="/jobs/bulk",
+        answer=BulkAnswer,
+        body=b"\n".join(lines),
+        content_type=NDJSON,
+        repeat=Repeat.KEY,
+    )
+
+
+def get_job(job_id: UUID) -> Call[JobAnswer]:
+    return get(f"/jobs/{segment(job_id)}", JobAnswer)
+
+
+def list_jobs(
+    state: JobState | None, name: str | None, tags: Mapping[str, str], cursor: str | None
+) -> Call[JobPage]:
+    tag = [f"{name}:{value}" for name, value in tags.items()]
+    query: dict[str, Parameter] = {"state": state, "name": name, "tag": tag}
+    return get("/jobs", JobPage, query | _page(cursor))
+
+
+def update_job(job_id: UUID, changes: JobChanges, version: int | None) -> Call[JobAnswer]:
+    """A patch of a version that was read is made once: the second would find the first's."""
+    return Call(
+        method="PATCH",
+        path=f"/jobs/{segment(job_id)}",
+        answer=JobAnswer,
+        body=msgspec.json.encode(changes),
+        content_type=MERGE_PATCH,
+        if_match=_etag(version),
+        repeat=Repeat.ITSELF if version is None else Repeat.NEVER,
+    )
+
+
+def delete_job(job_id: UUID, version: int | None) -> Call[JobAnswer]:
+    return Call(
+        method="DELETE",
+        path=f"/jobs/{segment(job_id)}",
+        answer=JobAnswer,
+        if_match=_etag(version),
+    )
+
+
+def pause_job(job_id: UUID) -> Call[JobAnswer]:
+    return post(f"/jobs/{segment(job_id)}/pause", JobAnswer)
+
+
+def resume_job(job_id: UUID, start: ResumeFrom) -> Call[JobAnswer]:
+    return post(f"/jobs/{segment(job_id)}/resume", JobAnswer, ResumeRequest(start=start))
+
+
+def trigger_job(job_id: UUID) -> Call[RequestedAnswer]:
+    return post(f"/jobs/{segment(job_id)}/trigger", RequestedAnswer)
+
+
+def backfill_job(
+    job_id: UUID, since: datetime, until: datetime, *, preview: bool
+) -> Call[RequestedAnswer]:
+    body = BackfillRequest(since=since, until=until, preview=preview)
+    return post(f"/jobs/{segment(job_id)}/backfill", RequestedAnswer, body)
+
+
+def next_times(job_id: UUID, count: int) -> Call[NextAnswer]:
+    return get(f"/jobs/{segment(job_id)}/next", NextAnswer, {"count": count})
+
+
+def explain(job_id: UUID, at: datetime) -> Call[ExplainAnswer]:
+    return get(f"/jobs/{segment(job_id)}/explain", ExplainAnswer, {"at": at})
+
+
+def preview(job: AnyJob) -> Call[PreviewAnswer]:
+    return post("/preview", PreviewAnswer, job, Repeat.ITSELF)
+
+
+def list_runs(job_id: UUID, cursor: str | None) -> Call[RunPage]:
+    return get(f"/jobs/{segment(job_id)}/runs", RunPage, _page(cursor))
+
+
+def get_run(run_id: str) -> Call[RunAnswer]:
+    return get(f"/runs/{segment(run_id)}", RunAnswer)
+
+
+def heartbeat(run_id: str, token: int) -> Call[None]:
+    body = HeartbeatRequest(token=token)
+    return post(f"/runs/{segment(run_id)}/heartbeat", type(None), body, Repeat.ITSELF)
+
+
+def complete(run_id: str, token: int) -> Call[RunAnswer]:
+    return post(f"/runs/{segment(run_id)}/complete", RunAnswer, CompleteRequest(token=token))
+
+
+def fail(run_id: str, token: int, error: str, *, retry: bool) -> Call[RunAnswer]:
+    body = FailRequest(token=token, error=error, retry=retry)
+    return post(f"/runs/{segment(run_id)}/fail", RunAnswer, body)
+
+
+def cancel_run(run_id: str) -> Call[CancelAnswer]:
+    return post(f"/runs/{segment(run_id)}/cancel", CancelAnswer)
+
+
+def retry_run(run_id: str) -> Call[RunAnswer]:
+    return post(f"/runs/{segment(run_id)}/retry", RunAnswer)
+
+
+def list_dead(
+    job_id: UUID | None, since: datetime | None, until: datetime | None, cursor: str | None
+) -> Call[RunPage]:
+    query: dict[str, Parameter] = {"job_id": job_id, "since": since, "until": until}
+    return get("/dead", RunPage, query | _page(cursor))
+
+
+def redrive(request: RedriveRequest) -> Call[RequestedAnswer]:
+    return post("/dead/redrive", RequestedAnswer, request)
+
+
+def list_shards() -> Call[ShardsAnswer]:
+    return get("/shards", ShardsAnswer)
+
+
+def create_tenant(request: TenantRequest) -> Call[TenantAnswer]:
+    return post("/tenants", TenantAnswer, request)
+
+
+def list_tenants(cursor: str | None) -> Call[TenantPage]:
+    return get("/tenants", TenantPage, _page(cursor))
+
+
+def create_token(request: TokenRequest) -> Call[TokenAnswer]:
+    return post("/tokens", TokenAnswer, request)
+
+
+def list_tokens(tenant_id: UUID | None, cursor: str | None) -> Call[TokenPage]:
+    query: dict[str, Parameter] = {"tenant_id": tenant_id}
+    return get("/tokens", TokenPage, query | _page(cursor))
+
+
+def revoke_token(token_id: str) -> Call[TokenAnswer]:
+    return Call(method="DELETE", path=f"/tokens/{segment(token_id)}", answer=TokenAnswer)
+
+
+def _page(cursor: str | None) -> dict[str, Parameter]:
+    return {"limit": PAGE, "cursor": cursor}
+
+
+def _etag(version: int | None) -> str | None:
+    return None if version is None else f'"{version}"'

@@ -1,0 +1,174 @@
+"""How calls go out and answers come back: one session, several attempts, every one in time.
+
+Invariant: a call that may have arrived is sent again only when that is safe; nothing but an
+`ApiError` comes out, and no redirect takes the token elsewhere.
+"""
+
+import asyncio
+from io import BytesIO
+from random import Random, SystemRandom
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+from yarl import URL
+
+from wheelsched.client.call import PREFIX, Call, Repeat
+from wheelsched.client.problems import BUSY, read_problem
+from wheelsched.clock import SystemClock
+from wheelsched.config import ClientConfig
+from wheelsched.core.outcome import parse_retry_after
+from wheelsched.core.policy import RetryPolicy
+from wheelsched.core.retry import wait_us
+from wheelsched.errors import ApiError, ApiUnavailable, InvalidAnswer, InvalidApiUrl
+from wheelsched.ports import Clock
+
+Answer = TypeVar("Answer")
+
+REFUSED: Final = 429  # and so certainly not done
+PASSING: Final = frozenset({408, 425, REFUSED, *range(500, 600)})
+_BLOCK: Final = 64 * 1024
+
+
+class Response(Struct, frozen=True):
+    status: int
+    body: bytes
+    retry_after: str | None
+
+
+class Setback(Struct, frozen=True):
+    """An attempt that was no success, and whether another one may be."""
+
+    error: ApiError
+    is_passing: bool
+    retry_after: str | None = None
+
+
+class Transport:
+    """The connections to one API. It belongs to the loop on which it is used first."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        config: ClientConfig | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self._url = _check_url(url)
+        self._token = token
+        self._config = config or ClientConfig()
+        self._clock = clock or SystemClock()
+        self._random = random or SystemRandom()
+        self._session: aiohttp.ClientSession | None = None
+        self._policy = RetryPolicy(
+            max_attempts=self._config.max_attempts,
+            initial_us=self._config.backoff_ms * 1_000,
+            max_us=self._config.max_backoff_ms * 1_000,
+        )
+
+    async def close(self) -> None:
+        """Closes every connection; the next call would open new ones."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def send(self, call: Call[Answer]) -> Answer:
+        """Sends a call until it is answered, and gives the answer."""
+        headers = self._headers(call)
+        attempt = 1
+        while True:
+            tried = await self._try(call, headers)
+            if isinstance(tried, Response):
+                return _read(call, tried)
+            if not tried.is_passing or attempt == self._policy.max_attempts:
+                raise tried.error
+            await self._wait(attempt, tried.retry_after)
+            attempt += 1
+
+    async def _try(self, call: Call[Answer], headers: dict[str, str]) -> Response | Setback:
+        """A success, or what kept the call from being one."""
+        try:
+            response = await self._exchange(call, headers)
+        except aiohttp.ClientConnectorError as error:
+            return Setback(_unreachable(error), is_passing=True)  # it never left
+        except (aiohttp.ClientError, OSError) as error:
+            return Setback(_unreachable(error), is_passing=call.is_repeatable)
+        if 200 <= response.status <= 299:
+            return response
+        problem = read_problem(response.status, response.body)
+        return Setback(problem, _is_passing(call, problem), response.retry_after)
+
+    async def _wait(self, attempt: int, retry_after: str | None) -> None:
+        asked_us = None if retry_after is None else parse_retry_after(retry_after, 0)
+        wait = wait_us(self._policy, attempt, self._random, retry_after_us=asked_us)
+        await self._clock.sleep(wait * 1_000)
+
+    async def _exchange(self, call: Call[Answer], headers: dict[str, str]) -> Response:
+        url = URL(f"{self._url}{PREFIX}{call.path}", encoded=True).with_query(call.query)
+        # As a file, which is sent in parts: megabytes at once would hold up the loop.
+        data = None if call.body is None else BytesIO(call.body)
+        async with self._opened().request(
+            call.method, url, data=data, headers=headers, allow_redirects=False
+        ) as response:
+            body = bytearray()
+            async for block in response.content.iter_chunked(_BLOCK):
+                body += block
+                if len(body) > self._config.max_answer_bytes:
+                    raise InvalidAnswer("the answer is too long", status=response.status)
+            return Response(response.status, bytes(body), response.headers.get("Retry-After"))
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._config.connections),
+                timeout=aiohttp.ClientTimeout(total=self._config.timeout_ms / 1_000),
+            )
+        return self._session
+
+    def _headers(self, call: Call[Answer]) -> dict[str, str]:
+        headers = {"Accept": "application/json"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        if call.body is not None:
+            headers["Content-Type"] = call.content_type
+        if call.if_match is not None:
+            headers["If-Match"] = call.if_match
+        if call.repeat is Repeat.KEY:
+            headers["Idempotency-Key"] = f"{self._random.getrandbits(128):032x}"
+        return headers
+
+
+def _is_passing(call: Call[Answer], failure: ApiError) -> bool:
+    """Whether an error may be gone when the call is sent again, which must be safe."""
+    if failure.status == REFUSED or failure.kind == BUSY:
+        return True
+    return call.is_repeatable and failure.status in PASSING
+
+
+def _read(call: Call[Answer], response: Response) -> Answer:
+    try:
+        return call.read(response.body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidAnswer(f"{InvalidAnswer.__doc__}: {error}", status=response.status) from error
+
+
+def _unreachable(error: Exception) -> ApiUnavailable:
+    if isinstance(error, asyncio.TimeoutError):
+        return ApiUnavailable("the API did not answer in time")
+    return ApiUnavailable(f"the API could not be reached: {str(error) or type(error).__name__}")
+
+
+def _check_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port_is_fine = parts.port is None or parts.port > 0
+    except ValueError as error:
+        raise InvalidApiUrl(f"{url!r} is no address: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_fine:
+        raise InvalidApiUrl(f"{url!r} is no address of an API, such as http://127.0.0.1:8420")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise InvalidApiUrl("the address of an API has no user, no query and no fragment")
+    return url.rstrip("/").removesuffix(PREFIX)

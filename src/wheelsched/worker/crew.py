@@ -1,0 +1,111 @@
+"""The crew: how many attempts are at work at once, and how they all come to an end.
+
+Invariant: every task of the worker has its owner here or in `accepted`, and their number is
+bounded: attempts at work, attempts that wait for a place, runs that were accepted.
+"""
+
+import asyncio
+from typing import Any, Final
+
+from wheelsched.config import WorkerConfig
+from wheelsched.core.duration import SECOND
+from wheelsched.core.outcome import Accepted, Failed, Outcome
+from wheelsched.errors import AcceptanceImpossible
+from wheelsched.worker.accepted import AcceptedRuns
+from wheelsched.worker.attempt import UNAVAILABLE, Attempt, Equipment
+from wheelsched.worker.delivery import Delivery
+from wheelsched.worker.handler import Handler
+
+CLEANUP_S: Final = 5.0  # for handlers that were cancelled, and for the last reports
+RETRY_AFTER_US: Final = SECOND
+STOPPING: Final = Failed(
+    error="the worker is stopping", http_status=UNAVAILABLE, retry_after_us=RETRY_AFTER_US
+)
+
+
+class Crew:
+    """Performs attempts, as many at once as it has places."""
+
+    def __init__(
+        self, equipment: Equipment, config: WorkerConfig, accepted: AcceptedRuns | None = None
+    ) -> None:
+        self._equipment = equipment
+        self._config = config
+        self._accepted = accepted
+        self._places = asyncio.Semaphore(config.concurrency)
+        self._waiting = 0
+        self._at_work: set[Attempt] = set()
+        self._is_stopping = False
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a request may come in."""
+        return not self._is_stopping and self._waiting < self._config.max_waiting
+
+    async def perform(self, delivery: Delivery, handler: Handler | None) -> Outcome:
+        """Makes an attempt when there is a place, and gives its outcome, or that it goes on."""
+        self._waiting += 1
+        try:
+            await self._places.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            if self._is_stopping:
+                return STOPPING
+            return await self._attempt(delivery, handler)
+        finally:
+            self._places.release()
+
+    async def stop(self) -> None:
+        """Takes on no more, lets what is at work end until the deadline, and cancels the rest.
+
+        What was cancelled is answered or reported as a failure that is worth another attempt.
+        """
+        self._is_stopping = True
+        late = await self._wait_for_attempts(self._config.stop_timeout_ms / 1_000)
+        for attempt in late:
+            attempt.cancel("the worker stopped before the run had ended")
+        await self._wait_for_attempts(CLEANUP_S)
+        if self._accepted is not None:
+            await self._accepted.stop(CLEANUP_S)
+        self._equipment.threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _wait_for_attempts(self, timeout_s: float) -> set[Attempt]:
+        """Those that are still at work after the timeout."""
+        if tasks := [attempt.task for attempt in self._at_work]:
+            await asyncio.wait(tasks, timeout=timeout_s)
+        return set(self._at_work)
+
+    async def _attempt(self, delivery: Delivery, handler: Handler | None) -> Outcome:
+        attempt = Attempt(delivery, handler, self._equipment, self._admit)
+        self._at_work.add(attempt)
+        attempt.task.add_done_callback(lambda _: self._at_work.discard(attempt))
+        try:
+            ends: list[asyncio.Future[Any]] = [attempt.task, attempt.accepted]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            attempt.cancel("the request was given up")
+            await asyncio.wait([attempt.task], timeout=CLEANUP_S)
+            self._dismiss(attempt)
+            raise
+        if attempt.task.done():
+            self._dismiss(attempt)
+            return attempt.task.result()
+        assert self._accepted is not None, "a run was admitted by nobody"
+        self._accepted.carry(attempt)
+        return Accepted()
+
+    def _dismiss(self, attempt: Attempt) -> None:
+        if self._accepted is not None:
+            self._accepted.dismiss(attempt)
+
+    def _admit(self, attempt: Attempt) -> None:
+        if attempt.delivery.is_batched:
+            raise AcceptanceImpossible(
+                "a run of a batch ends with its request: set target.batch of this job to 1"
+            )
+        if self._accepted is None:
+            raise AcceptanceImpossible(
+                "a run that goes on after its answer is reported by REST: give the Worker a client"
+            )
+        self._accepted.admit(attempt)

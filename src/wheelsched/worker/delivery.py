@@ -1,0 +1,140 @@
+"""Deliveries: what a verified request asks for, and a run as its handler sees it.
+
+Invariant: the idempotency key is always one that was signed: `webhook-id` of a request of one run,
+a field of the body of a request of several, whose id names just these runs. So a request cannot be
+turned from the one kind into the other.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+from msgspec import Raw, Struct
+
+from wheelsched.core.model import Trigger
+from wheelsched.errors import InvalidCallback, TransactionMissing
+from wheelsched.wire.callback import (
+    ATTEMPT,
+    FENCING_TOKEN,
+    JOB_ID,
+    JOB_NAME,
+    RUN_ID,
+    SCHEDULED_AT,
+    TIMEOUT_MS,
+    TRACEPARENT,
+    TRIGGER,
+    BatchElement,
+    batch_key,
+    decode_elements,
+    read_instant,
+    read_name,
+)
+
+if TYPE_CHECKING:
+    import asyncpg
+    from asyncpg.pool import PoolConnectionProxy
+
+    Connection: TypeAlias = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
+else:
+    Connection = Any
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """One attempt of one run."""
+
+    run_id: str
+    job_id: UUID
+    job_name: str
+    scheduled_us: int
+    attempt: int  # from 1
+    token: int  # of two attempts of a run, the later one's is greater
+    idempotency_key: str
+    trigger: Trigger
+    payload: Raw
+    traceparent: str | None = None
+    timeout_us: int | None = None  # within which a run that was accepted heartbeats
+    is_batched: bool = False
+
+    @property
+    def scheduled_at(self) -> datetime:
+        """The due time the run is for, in UTC."""
+        return _EPOCH + timedelta(microseconds=self.scheduled_us)
+
+
+class Run(Delivery, frozen=True, kw_only=True):
+    """What a handler gets beside its payload."""
+
+    transaction: Connection | None = None
+    acceptance: Callable[[], None] | None = None
+
+    @property
+    def connection(self) -> Connection:
+        """The connection whose transaction holds the note that this run is done.
+
+        What is written on it takes effect once, whatever fails and however often the run comes.
+        """
+        if self.transaction is None:
+            raise TransactionMissing
+        return self.transaction
+
+    def accept(self) -> None:
+        """Answers with 202 now: heartbeats keep the run alive, and its end is reported."""
+        if self.acceptance is not None:
+            self.acceptance()
+
+
+def read_request(
+    headers: Mapping[str, str], body: bytes, webhook_id: str
+) -> Delivery | list[Delivery]:
+    """The run, or the batch of runs, of a request; `InvalidCallback` when it is neither."""
+    try:
+        if RUN_ID in headers:
+            return _read_single(headers, body, webhook_id)
+        return _read_batch(headers, body, webhook_id)
+    except KeyError as error:
+        raise InvalidCallback(f"the request carries no header {error}") from error
+    except (ValueError, RecursionError, msgspec.DecodeError) as error:
+        raise InvalidCallback(f"{InvalidCallback.__doc__}: {error}") from error
+
+
+def _read_single(headers: Mapping[str, str], body: bytes, webhook_id: str) -> Delivery:
+    return Delivery(
+        run_id=headers[RUN_ID],
+        job_id=UUID(headers[JOB_ID]),
+        job_name=read_name(headers[JOB_NAME]),
+        scheduled_us=read_instant(headers[SCHEDULED_AT]),
+        attempt=int(headers[ATTEMPT]),
+        token=int(headers[FENCING_TOKEN]),
+        idempotency_key=webhook_id,
+        trigger=Trigger(headers[TRIGGER]),
+        payload=Raw(body),
+        traceparent=headers.get(TRACEPARENT),
+        timeout_us=int(headers[TIMEOUT_MS]) * 1_000 if TIMEOUT_MS in headers else None,
+    )
+
+
+def _read_batch(headers: Mapping[str, str], body: bytes, webhook_id: str) -> list[Delivery]:
+    elements = decode_elements(body)
+    if batch_key(element.run_id for element in elements) != webhook_id:
+        raise InvalidCallback("webhook-id does not name the runs in the body")
+    return [_read_element(element, headers.get(TRACEPARENT)) for element in elements]
+
+
+def _read_element(element: BatchElement, traceparent: str | None) -> Delivery:
+    return Delivery(
+        run_id=element.run_id,
+        job_id=element.job_id,
+        job_name=element.job_name,
+        scheduled_us=read_instant(element.scheduled_at),
+        attempt=element.attempt,
+        token=element.fencing_token,
+        idempotency_key=element.idempotency_key,
+        trigger=element.trigger,
+        payload=element.payload,
+        traceparent=traceparent,
+        is_batched=True,
+    )

@@ -1,0 +1,78 @@
+"""Verification: whether a request comes from somebody who knows a secret of ours.
+
+Invariant: nothing of a request is believed, nor its body decoded, before its signature is
+verified; and how long that takes says nothing about how much of a signature was right.
+
+The signature is that of Standard Webhooks: HMAC-SHA256 over `id.timestamp.body`. While secrets are
+rotated a request carries a signature by each, and a worker knows several: one match is enough.
+A request that is sent once more within the tolerance is genuine: deduplication is what stops it.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from wheelsched.core.duration import SECOND
+from wheelsched.errors import (
+    InvalidSecret,
+    SignatureExpired,
+    SignatureMismatch,
+    SignatureMissing,
+)
+from wheelsched.wire.callback import WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP
+
+PREFIX: Final = "whsec_"
+VERSION: Final = "v1,"
+MIN_SECRET_BYTES: Final = 24
+MAX_SECRET_BYTES: Final = 64
+
+_TIMESTAMP: Final = re.compile(r"[0-9]{1,12}")
+
+
+class Verifier:
+    """Knows the secrets, and the time of day."""
+
+    def __init__(
+        self, secrets: Sequence[str], *, tolerance_us: int, wall_us: Callable[[], int]
+    ) -> None:
+        if not secrets:
+            raise InvalidSecret("a worker needs at least one secret of its tenant, 'whsec_…'")
+        self._keys = [read_secret(secret) for secret in secrets]
+        self._tolerance_us = tolerance_us
+        self._wall_us = wall_us
+
+    def verify(self, headers: Mapping[str, str], body: bytes) -> str:
+        """The id that was signed, or an `UnverifiedCallback`. The headers' names are lower case."""
+        webhook_id = headers.get(WEBHOOK_ID, "")
+        timestamp = headers.get(WEBHOOK_TIMESTAMP, "")
+        signatures = headers.get(WEBHOOK_SIGNATURE, "").encode("utf-8", "replace").split(b" ")
+        if not webhook_id or not signatures[0] or not _TIMESTAMP.fullmatch(timestamp):
+            raise SignatureMissing
+        signed = f"{webhook_id}.{timestamp}.".encode("utf-8", "replace") + body
+        matches = False
+        for key in self._keys:
+            digest = base64.b64encode(hmac.digest(key, signed, hashlib.sha256))
+            expected = VERSION.encode() + digest
+            for signature in signatures:
+                matches |= hmac.compare_digest(signature, expected)
+        if not matches:
+            raise SignatureMismatch
+        if abs(int(timestamp) * SECOND - self._wall_us()) > self._tolerance_us:
+            raise SignatureExpired
+        return webhook_id
+
+
+def read_secret(secret: str) -> bytes:
+    """The key in a secret as it is shown to a tenant, or `InvalidSecret`."""
+    try:
+        written = secret.removeprefix(PREFIX).rstrip("=")  # some leave the padding away
+        key = base64.b64decode(written + "=" * (-len(written) % 4), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidSecret from error
+    if not secret.startswith(PREFIX) or not MIN_SECRET_BYTES <= len(key) <= MAX_SECRET_BYTES:
+        raise InvalidSecret
+    return key

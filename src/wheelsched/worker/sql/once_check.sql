@@ -1,0 +1,1 @@
+SELECT to_regclass('wheelsched_once') IS NOT NULL

@@ -1,0 +1,140 @@
+import contextvars
+import functools
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw, Struct
+from tests.unit.worker.callbacks import single
+
+from wheelsched.errors import InvalidHandler, InvalidPayload
+from wheelsched.worker.delivery import Delivery, Run, read_request
+from wheelsched.worker.handler import Handler
+
+
+class Report(Struct):
+    name: str
+    pages: int = 1
+
+
+class Other(Struct):
+    title: str
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as threads:
+        yield threads
+
+
+@pytest.fixture
+def run() -> Run:
+    headers, body = single()
+    delivery = read_request(headers, body, headers["webhook-id"])
+    assert isinstance(delivery, Delivery)
+    return Run(**msgspec.structs.asdict(delivery))
+
+
+async def test_the_payload_is_what_it_is_annotated_with(
+    run: Run, threads: ThreadPoolExecutor
+) -> None:
+    seen: list[object] = []
+
+    async def handle(payload: Report, run: Run) -> None:
+        seen.extend((payload, run))
+
+    handler = Handler(handle)
+    await handler.call(handler.decode(b'{"name": "weekly"}'), run, threads)
+    assert seen == [Report("weekly"), run]
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        (b'{"name": 7}', r"Expected `str`, got `int` - at `\$.name`"),
+        (b"{}", "missing required field `name`"),
+        (b'{"name": ', "truncated"),
+        (b"", "truncated"),
+        (b"\xff\xfe", "JSON"),
+        (b"[" * 100_000, "Expected `object`, got `array`"),
+    ],
+)
+def test_a_payload_that_does_not_fit_is_refused_with_the_place(
+    payload: bytes, message: str
+) -> None:
+    def handle(payload: Report) -> None: ...
+
+    with pytest.raises(InvalidPayload, match=message):
+        Handler(handle).decode(payload)
+
+
+def test_a_payload_without_a_type_is_plain_json() -> None:
+    def handle(payload) -> None: ...  # type: ignore[no-untyped-def]  # as users may write it
+
+    assert Handler(handle).decode(b'{"a": [1]}') == {"a": [1]}
+
+
+def test_a_raw_payload_is_byte_for_byte() -> None:
+    def handle(payload: Raw) -> None: ...
+
+    decoded = Handler(handle).decode(b'{ "a":\t1 }')
+    assert isinstance(decoded, Raw)
+    assert bytes(decoded) == b'{ "a":\t1 }'
+
+
+async def test_a_function_that_is_not_async_runs_in_a_thread_with_its_context(
+    run: Run, threads: ThreadPoolExecutor
+) -> None:
+    variable = contextvars.ContextVar("variable", default="unset")
+    seen: list[object] = []
+
+    def handle(payload: object) -> None:
+        seen.extend((threading.current_thread() is threading.main_thread(), variable.get()))
+
+    variable.set("of the caller")
+    await Handler(handle).call({}, run, threads)
+    assert seen == [False, "of the caller"]
+
+
+async def test_a_decorated_handler_keeps_its_type_and_its_kind(
+    run: Run, threads: ThreadPoolExecutor
+) -> None:
+    seen: list[Report] = []
+
+    def measured(function: Callable[[Report], Awaitable[None]]) -> Callable[[Report], Any]:
+        @functools.wraps(function)
+        async def wrapper(payload: Report) -> None:
+            await function(payload)
+
+        return wrapper
+
+    @measured
+    async def handle(payload: Report) -> None:
+        seen.append(payload)
+
+    handler = Handler(handle)
+    await handler.call(handler.decode(b'{"name": "x"}'), run, threads)
+    assert seen == [Report("x")]
+
+
+def nothing() -> None: ...
+def three(a: object, b: object, c: object) -> None: ...
+def named(payload: object, *, tenant: str) -> None: ...
+def open_ended(*payloads: object) -> None: ...
+def undecodable(payload: Report | Other) -> None: ...
+def unresolved(payload: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize("function", [nothing, three, named, open_ended, undecodable, unresolved])
+def test_a_function_that_can_never_be_called_is_refused(function: Callable[..., object]) -> None:
+    with pytest.raises(InvalidHandler):
+        Handler(function)
+
+
+def test_further_parameters_may_have_defaults() -> None:
+    def handle(payload: Report, run: Run, retries: int = 3, *, quiet: bool = False) -> None: ...
+
+    Handler(handle)
