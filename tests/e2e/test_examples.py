@@ -19,6 +19,11 @@ SHOWN = {
         r"(?s)(lost 0, early 0.*){2}",
     ],
     "rate_limited_refill": [r"none above its rate: True", r"idle tenants still full: True"],
+    "repeated_callbacks": [
+        r"^customer 0, attempt 1: 422 there is no customer 0",
+        r"^customer 3, attempt 1: 500 ConnectionError: the printer is away",
+        r"^12 callbacks, reports written for customers \[1, 2, 3\]",
+    ],
     "request_timeouts": [r"^silent: hung up on", r"^talkative: hung up on"],
 }
 OPTIONS = {"half_a_million": ["--timers", "2000"]}

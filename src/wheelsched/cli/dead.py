@@ -1,0 +1,60 @@
+"""`dead`: runs that are out of attempts."""
+
+from typing import Annotated
+
+import typer
+
+from wheelsched.cli.commands import asks_api, group
+from wheelsched.cli.jobs import find
+from wheelsched.cli.output import Output, sentence
+from wheelsched.cli.runs import run_rows
+from wheelsched.cli.written import read_instant
+from wheelsched.client import SyncClient
+from wheelsched.wire.run import MAX_REDRIVE, RedriveRequest
+
+app = group("Runs that are out of attempts.")
+
+JobOption = Annotated[str | None, typer.Option(help="Only those of this job, by id or name.")]
+SinceOption = Annotated[str | None, typer.Option(help="Due from then on: ISO-8601, or 2h ago.")]
+UntilOption = Annotated[str | None, typer.Option(help="Due before then.")]
+
+
+@app.command("list")
+@asks_api
+def list_dead(
+    client: SyncClient,
+    job: JobOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+) -> Output:
+    """List runs that are out of attempts."""
+    found = client.list_dead(
+        job_id=None if job is None else find(client, job).job_id,
+        since=read_instant(since),
+        until=read_instant(until),
+    )
+    return run_rows([run for run, _ in zip(found, range(limit), strict=False)])
+
+
+@app.command("redrive")
+@asks_api
+def redrive(
+    client: SyncClient,
+    job: JobOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_REDRIVE, help="At most so many.")] = 1_000,
+    rate: Annotated[int | None, typer.Option(min=1, help="At most so many a second.")] = None,
+) -> Output:
+    """Put runs in line again that are out of attempts, oldest first."""
+    requested = client.redrive(
+        RedriveRequest(
+            job_id=None if job is None else find(client, job).job_id,
+            since=read_instant(since),
+            until=read_instant(until),
+            limit=limit,
+            rate=rate,
+        )
+    )
+    return sentence(requested, f"{requested.count:,} runs are in line again")

@@ -1,0 +1,228 @@
+"""`job`: what people do with jobs.
+
+Invariant: a job is named by its id or by its name, wherever one is asked for.
+"""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from wheelsched.cli.apply import apply
+from wheelsched.cli.commands import asks_api, group
+from wheelsched.cli.fields import takes_fields
+from wheelsched.cli.manifest import read_one
+from wheelsched.cli.output import Output, record, rows, sentence
+from wheelsched.cli.written import read_instant, read_pairs
+from wheelsched.client import SyncClient
+from wheelsched.core.model import JobState
+from wheelsched.errors import NotFound
+from wheelsched.wire.job import JobAnswer
+from wheelsched.wire.jobs import ResumeFrom
+
+app = group("Create jobs, look at them, and change them.")
+
+JobArgument = Annotated[str, typer.Argument(help="The job's id, or its name.", metavar="JOB")]
+TagOption = Annotated[list[str] | None, typer.Option(help="Only those with NAME=VALUE.")]
+
+
+@app.command("create")
+@asks_api
+@takes_fields
+def create(
+    client: SyncClient,
+    fields: dict[str, Any],
+    name: Annotated[str | None, typer.Argument(help="Unique in the tenant.")] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", "-f", help="A document to begin with; - is stdin.")
+    ] = None,
+) -> Output:
+    """Register a job."""
+    document = {} if file is None else read_one(file)
+    document |= fields | {
+        part: document.get(part, {}) | written
+        for part, written in fields.items()
+        if isinstance(written, dict) and part in ("target", "misfire", "overlap", "retry", "tags")
+    }
+    if name is not None:
+        document["name"] = name
+    lacking = [field for field in ("name", "schedule", "target") if field not in document]
+    if lacking:
+        raise typer.BadParameter(
+            f"a job needs {', '.join(lacking)}, as in: wheelsched job create weekly-report "
+            "--schedule '0 9 * * 1' --target https://example.org/hooks/report"
+        )
+    return _shown(client.create_job(document))  # type: ignore[arg-type]  # the API judges it
+
+
+app.command("apply")(apply)
+
+
+@app.command("list")
+@asks_api
+def list_jobs(
+    client: SyncClient,
+    state: Annotated[JobState | None, typer.Option(help="Only those in this state.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only the one of this name.")] = None,
+    tag: TagOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+) -> Output:
+    """List jobs by name."""
+    tags = read_pairs(tag or [], "=", "team=a")
+    found = client.list_jobs(state=state, name=name, tags=tags)
+    jobs = [job for job, _ in zip(found, range(limit), strict=False)]
+    return rows(
+        jobs,
+        {
+            "name": lambda job: job.name,
+            "state": lambda job: job.state.value,
+            "schedule": lambda job: job.schedule,
+            "timezone": lambda job: job.timezone,
+            "next run": lambda job: job.next_run_at,
+            "target": lambda job: job.target.url,
+            "id": lambda job: job.job_id,
+        },
+    )
+
+
+@app.command("get")
+@asks_api
+def get(client: SyncClient, job: JobArgument) -> Output:
+    """Show a job with every default written out."""
+    return _shown(find(client, job))
+
+
+@app.command("update")
+@asks_api
+@takes_fields
+def update(
+    client: SyncClient,
+    fields: dict[str, Any],
+    job: JobArgument,
+    name: Annotated[str | None, typer.Option(help="Another name.")] = None,
+    version: Annotated[
+        int | None, typer.Option(help="Only if the job still has this version.")
+    ] = None,
+) -> Output:
+    """Change what the options name, and nothing else."""
+    changes = fields if name is None else fields | {"name": name}
+    if not changes:
+        raise typer.BadParameter("there is nothing to change: name a field, as --timeout 30s")
+    found = find(client, job)
+    return _shown(client.update_job(found.job_id, changes, version=version))  # type: ignore[arg-type]
+
+
+@app.command("delete")
+@asks_api
+def delete(client: SyncClient, job: JobArgument) -> Output:
+    """Delete a job. Its history stays for its retention."""
+    return _changed(client.delete_job(find(client, job).job_id), "deleted")
+
+
+@app.command("pause")
+@asks_api
+def pause(client: SyncClient, job: JobArgument) -> Output:
+    """Stop the schedule of a job. What is in flight goes on."""
+    return _changed(client.pause_job(find(client, job).job_id), "paused")
+
+
+@app.command("resume")
+@asks_api
+def resume(
+    client: SyncClient,
+    job: JobArgument,
+    start: Annotated[
+        ResumeFrom, typer.Option("--from", help="Where to go on; what was missed, by its policy.")
+    ] = ResumeFrom.NOW,
+) -> Output:
+    """Start the schedule of a job again."""
+    return _changed(client.resume_job(find(client, job).job_id, start), "resumed")
+
+
+@app.command("trigger")
+@asks_api
+def trigger(client: SyncClient, job: JobArgument) -> Output:
+    """Run a job now, beside its schedule."""
+    requested = client.trigger_job(find(client, job).job_id)
+    return sentence(requested, f"run {requested.run_ids[0]}")
+
+
+@app.command("backfill")
+@asks_api
+def backfill(
+    client: SyncClient,
+    job: JobArgument,
+    since: Annotated[str, typer.Option(help="From when: ISO-8601, or how long ago.")],
+    until: Annotated[str, typer.Option(help="Until before when.")],
+    preview: Annotated[bool, typer.Option("--preview", help="Only count them.")] = False,
+) -> Output:
+    """Run the due times of a range in the past."""
+    start, end = read_instant(since), read_instant(until)
+    assert start is not None
+    assert end is not None
+    requested = client.backfill_job(find(client, job).job_id, start, end, preview=preview)
+    verb = "would be put in line" if preview else "are in line"
+    return sentence(requested, f"{requested.count:,} runs {verb}")
+
+
+@app.command("next")
+@asks_api
+def next_times(
+    client: SyncClient,
+    job: JobArgument,
+    count: Annotated[int, typer.Option(min=1, max=1_000, help="How many.")] = 10,
+) -> Output:
+    """Show the coming due times of a job."""
+    answer = client.next_times(find(client, job).job_id, count)
+    shown = rows(answer.items, {"utc": lambda due: due.utc, answer.timezone: lambda due: due.local})
+    return Output(answer, shown.text)
+
+
+def find(client: SyncClient, written: str) -> JobAnswer:
+    """The job of an id, or of a name."""
+    try:
+        return client.get_job(UUID(written))
+    except ValueError:
+        pass
+    for job in client.list_jobs(name=written):
+        return job
+    raise NotFound(f"there is no job {written!r}; `wheelsched job list` shows all")
+
+
+def _changed(job: JobAnswer, verb: str) -> Output:
+    late = f"; too late for {', '.join(job.too_late)}" if job.too_late else ""
+    return sentence(job, f"{verb} {job.name}{late}")
+
+
+def _shown(job: JobAnswer) -> Output:
+    target = job.target
+    return record(
+        job,
+        {
+            "id": job.job_id,
+            "name": job.name,
+            "state": job.state.value,
+            "schedule": job.schedule,
+            "timezone": job.timezone,
+            "next run": job.next_run_at,
+            "target": f"{target.method} {target.url}",
+            "batch": target.batch,
+            "headers": target.headers,
+            "payload": job.payload,
+            "misfire": f"{job.misfire.policy}, grace {job.misfire.grace}, "
+            f"window {job.misfire.window}, at most {job.misfire.max_missed}",
+            "overlap": f"{job.overlap.policy}, at most {job.overlap.max_concurrent}",
+            "retry": f"{job.retry.max_attempts} attempts, {job.retry.backoff} from "
+            f"{job.retry.initial} to {job.retry.max}",
+            "timeout": job.timeout,
+            "jitter": job.jitter,
+            "priority": job.priority,
+            "dst": f"gap {job.dst.gap}, overlap {job.dst.overlap}",
+            "key": job.idempotency_key,
+            "tags": job.tags,
+            "version": job.version,
+            "created": job.created_at,
+            "updated": job.updated_at,
+            "paused": job.paused_at,
+        },
+    )

@@ -1,0 +1,171 @@
+"""Files of jobs: reading them, and comparing them with what is registered.
+
+Invariant: two documents that make the same job have no differences, however they are written:
+`60s` is `1m`, and what is not written is its default.
+
+A file is YAML, and so JSON too: a list of job documents, one document, or several of either.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+from uuid import UUID
+
+import msgspec
+import typer
+import yaml
+from msgspec import Struct
+
+from wheelsched.api.answers import document_of
+from wheelsched.api.intake import NO_JITTER, judge_policies
+from wheelsched.cli.written import read_text
+from wheelsched.core.duration import parse_duration
+from wheelsched.core.model import DEFAULT_IDEMPOTENCY_KEY, Job, Target
+from wheelsched.core.spec import DstGap, DstOverlap, Spec
+from wheelsched.errors import InvalidField
+from wheelsched.wire.job import DstDocument, JobAnswer, JobDocument
+from wheelsched.wire.strict import read_strictly
+
+DOCUMENT: Final = msgspec.json.Decoder(JobDocument)
+NOBODY: Final = UUID(int=0)
+
+
+class Loader(yaml.SafeLoader):
+    """YAML whose times stay the text that was written."""
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """A field that is one thing and is to be another."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+def read_documents(path: str) -> list[JobDocument]:
+    """The jobs of a file. Each is checked, and no name may be there twice."""
+    documents: dict[str, JobDocument] = {}
+    for number, tree in enumerate(read_trees(path)):
+        try:
+            document = read_strictly(msgspec.json.encode(tree), DOCUMENT)
+        except InvalidField as error:
+            named = tree.get("name") if isinstance(tree, dict) else None
+            which = f"job {named!r}" if named else f"job number {number + 1}"
+            raise typer.BadParameter(f"{path}: {which}: {error.pointer or '/'}: {error}") from error
+        if document.name in documents:
+            raise typer.BadParameter(f"{path}: {document.name!r} is there twice")
+        documents[document.name] = document
+    return list(documents.values())
+
+
+def read_one(path: str) -> dict[str, Any]:
+    """The one document of a file."""
+    trees = list(read_trees(path))
+    if len(trees) != 1 or not isinstance(trees[0], dict):
+        raise typer.BadParameter(f"{path} holds no single job; use `wheelsched job apply -f`")
+    return trees[0]
+
+
+def read_trees(path: str) -> Iterator[Any]:
+    """The documents of a file, as they are written."""
+    try:
+        for part in yaml.load_all(read_text(path), Loader):
+            if part is not None:
+                yield from part if isinstance(part, list) else [part]
+    except yaml.YAMLError as error:
+        raise typer.BadParameter(f"{path} is no YAML: {error}") from error
+
+
+def differences(before: JobAnswer, after: JobDocument) -> list[Difference]:
+    """What of a job would be another thing."""
+    written = {name: getattr(before, name) for name in JobDocument.__struct_fields__}
+    old = flat(plain(JobDocument(**written)))
+    new = flat(plain(complete(after)))
+    return [
+        Difference(field=field, before=old.get(field), after=new.get(field))
+        for field in sorted(old.keys() | new.keys())
+        if old.get(field) != new.get(field)
+    ]
+
+
+def patch_of(before: JobAnswer, after: JobDocument) -> dict[str, Any]:
+    """The merge patch that makes one of the other."""
+    written = {name: getattr(before, name) for name in JobDocument.__struct_fields__}
+    return cast(
+        "dict[str, Any]", merge_patch(plain(JobDocument(**written)), plain(complete(after)))
+    )
+
+
+def complete(document: JobDocument) -> JobDocument:
+    """A document with every default written out, and every duration in one way."""
+    policies = judge_policies(
+        document.misfire, document.overlap, document.retry, document.timeout, document.priority
+    )
+    dst = document.dst or DstDocument()
+    target = document.target
+    return document_of(
+        Job(
+            job_id=NOBODY,
+            tenant_id=NOBODY,
+            name=document.name,
+            schedule=document.schedule,
+            spec=Spec(
+                kind="at",  # whichever: what the schedule means is not compared, but its text
+                expression="",
+                timezone=document.timezone or "UTC",
+                dst_gap=cast("DstGap", dst.gap or "shift"),
+                dst_overlap=cast("DstOverlap", dst.overlap or "first"),
+                jitter_us=parse_duration(document.jitter or NO_JITTER, pointer="/jitter"),
+            ),
+            anchor_us=0,
+            target=Target(
+                url=target.url,
+                method=target.method or "POST",
+                headers=target.headers or {},
+                batch=target.batch or 1,
+            ),
+            payload=document.payload,
+            misfire=policies.misfire,
+            overlap=policies.overlap,
+            retry=policies.retry,
+            timeout_us=policies.timeout_us,
+            priority=policies.priority,
+            idempotency_key=document.idempotency_key or DEFAULT_IDEMPOTENCY_KEY,
+            tags=document.tags or {},
+            created_at_us=0,
+            updated_at_us=0,
+        )
+    )
+
+
+def plain(document: JobDocument) -> dict[str, Any]:
+    """A document as a tree."""
+    tree: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
+    return tree
+
+
+def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A tree with one level, except for what is the user's own."""
+    fields: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict) and name not in ("payload", "schedule"):
+            fields |= {f"{name}.{inner}": each for inner, each in value.items()}
+        else:
+            fields[name] = value
+    return fields
+
+
+def merge_patch(before: Any, after: Any) -> Any:
+    """What merged into `before` gives `after` (RFC 7396)."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return after
+    patch = dict.fromkeys(before.keys() - after.keys())
+    for name, value in after.items():
+        if name not in before or before[name] != value:
+            patch[name] = merge_patch(before.get(name), value)
+    return patch

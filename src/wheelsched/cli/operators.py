@@ -1,0 +1,83 @@
+"""Tenants and tokens at the database itself: for the first ones, before there is a token.
+
+Invariant: the same requests and answers as those of the client.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from wheelsched.cli.commands import (
+    PATIENCE,
+    Command,
+    DatabaseOption,
+    JsonOption,
+    TokenOption,
+    UrlOption,
+    with_options,
+)
+from wheelsched.cli.output import show
+from wheelsched.client import SyncClient
+from wheelsched.daemon.database import Operator, open_operator
+from wheelsched.wire.tenant import TenantAnswer, TenantRequest, TokenAnswer, TokenRequest
+
+Answer = TypeVar("Answer")
+
+
+class Operators(Protocol):
+    """Who makes tenants and tokens: the API, or the database itself."""
+
+    def create_tenant(self, request: TenantRequest) -> TenantAnswer: ...
+    def list_tenants(self) -> Iterator[TenantAnswer]: ...
+    def create_token(self, request: TokenRequest) -> TokenAnswer: ...
+    def list_tokens(self, tenant_id: UUID | None = None) -> Iterator[TokenAnswer]: ...
+    def revoke_token(self, token_id: str) -> TokenAnswer: ...
+
+
+class DatabaseOperators:
+    """An operator that connects for each question."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def create_tenant(self, request: TenantRequest) -> TenantAnswer:
+        return self._ask(lambda operator: operator.create_tenant(request))
+
+    def list_tenants(self) -> Iterator[TenantAnswer]:
+        return iter(self._ask(lambda operator: operator.list_tenants()))
+
+    def create_token(self, request: TokenRequest) -> TokenAnswer:
+        return self._ask(lambda operator: operator.create_token(request))
+
+    def list_tokens(self, tenant_id: UUID | None = None) -> Iterator[TokenAnswer]:
+        return iter(self._ask(lambda operator: operator.list_tokens(tenant_id)))
+
+    def revoke_token(self, token_id: str) -> TokenAnswer:
+        return self._ask(lambda operator: operator.revoke_token(token_id))
+
+    def _ask(self, question: Callable[[Operator], Awaitable[Answer]]) -> Answer:
+        async def ask() -> Answer:
+            async with open_operator(self._url) as operator:
+                return await question(operator)
+
+        return asyncio.run(ask())
+
+
+def asks_operators(command: Command) -> Callable[..., None]:
+    """A command that is given `operators`: at the database, if one is named, or at the API."""
+
+    def run(
+        database_url: DatabaseOption = None,
+        url: UrlOption = "http://127.0.0.1:8420",
+        token: TokenOption = None,
+        as_json: JsonOption = False,
+        **given: Any,
+    ) -> None:
+        if database_url is not None:
+            show(command(operators=DatabaseOperators(database_url), **given), as_json=as_json)
+            return
+        with SyncClient(url, token, config=PATIENCE) as client:
+            show(command(operators=client, **given), as_json=as_json)
+
+    return with_options(run, command, without=("operators",))

@@ -1,0 +1,104 @@
+"""What commands print: data on stdout, as tables for people or as JSON; all else on stderr.
+
+Invariant: with --json the output is one JSON document, and nothing else. No text of a user is read
+as markup, and no control character of it reaches the terminal.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+Item = TypeVar("Item")
+
+WIDE: Final = 1_000  # where no terminal bounds it, a line is as long as it has to be
+
+
+class Output(Struct, frozen=True):
+    """What a command found: the data, and the same to be read by people."""
+
+    data: object
+    text: RenderableType
+
+
+def out() -> Console:
+    """Where data goes."""
+    width = None if sys.stdout.isatty() else WIDE
+    return Console(width=width, markup=False, emoji=False, highlight=False)
+
+
+def err() -> Console:
+    """Where everything else goes."""
+    return Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+
+def show(output: Output, *, as_json: bool) -> None:
+    """Prints it."""
+    if as_json:
+        encoded = msgspec.json.format(msgspec.json.encode(output.data), indent=2)
+        sys.stdout.write(encoded.decode() + "\n")
+    else:
+        out().print(output.text)
+
+
+def rows(items: Sequence[Item], columns: Mapping[str, Callable[[Item], object]]) -> Output:
+    """A table with a line for each item. What does not fit the terminal is cut with an ellipsis."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, overflow="ellipsis", no_wrap=True)
+    for item in items:
+        table.add_row(*(cell(read(item)) for read in columns.values()))
+    return Output(items, table)
+
+
+def record(data: object, fields: Mapping[str, object]) -> Output:
+    """One thing, a line for each of its fields."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in fields.items():
+        table.add_row(name, cell(value))
+    return Output(data, table)
+
+
+def sentence(data: object, text: str) -> Output:
+    """One line."""
+    return Output(data, Text(text))
+
+
+def cell(value: object) -> Text:
+    """A value as people read it; nothing, where there is none."""
+    match value:
+        case None:
+            return Text("–", style="dim")
+        case Text():
+            return value
+        case datetime():
+            return Text(shown(value))
+        case msgspec.Raw():
+            return printable(bytes(value).decode())
+        case float():
+            return Text(f"{value:,.1f}")
+        case dict():
+            return printable(", ".join(f"{name}={each}" for name, each in value.items()) or "–")
+        case list() | tuple():
+            return printable(", ".join(map(str, value)) or "–")
+        case _:
+            return printable(str(value))
+
+
+def printable(text: str) -> Text:
+    """Text of somebody else, without what a terminal would obey."""
+    return Text("".join(each if each.isprintable() else "·" for each in text))
+
+
+def shown(instant: datetime) -> str:
+    """An instant with its offset, to the millisecond where it has some."""
+    precision = "milliseconds" if instant.microsecond else "seconds"
+    return instant.isoformat(sep=" ", timespec=precision).replace("+00:00", "Z")

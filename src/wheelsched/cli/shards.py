@@ -1,0 +1,30 @@
+"""`shards`: who holds what."""
+
+from wheelsched.cli.commands import asks_api
+from wheelsched.cli.output import Output, rows
+from wheelsched.client import SyncClient
+from wheelsched.wire.shard import ShardAnswer
+
+
+@asks_api
+def shards(client: SyncClient) -> Output:
+    """Show leases, partitions, lateness, armed runs and runs in flight."""
+    answer = client.list_shards()
+    table = rows(
+        answer.items,
+        {
+            "shard": lambda shard: shard.shard_id,
+            "lease": _lease_of,
+            "partitions": lambda shard: len(shard.partitions),
+            "late p99 ms": lambda shard: shard.lateness_p99_ms,
+            "armed": lambda shard: shard.armed,
+            "in flight": lambda shard: shard.in_flight,
+            "since": lambda shard: shard.started_at,
+            "address": lambda shard: shard.address,
+        },
+    )
+    return Output(answer, table.text)
+
+
+def _lease_of(shard: ShardAnswer) -> str:
+    return "expired" if shard.is_expired else "held"

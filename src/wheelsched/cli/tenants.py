@@ -1,0 +1,119 @@
+"""`tenant` and `token`: what operators do, at the database or over the API."""
+
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from wheelsched.cli.commands import group
+from wheelsched.cli.operators import Operators, asks_operators
+from wheelsched.cli.output import Output, record, rows, sentence
+from wheelsched.errors import TenantNotFound
+from wheelsched.wire.tenant import Scope, TenantRequest, TokenRequest
+
+tenant_app = group("Who has jobs.")
+token_app = group("Who may ask the API for what.")
+
+TenantOption = Annotated[
+    str | None, typer.Option(help="The tenant's id or name; the caller's own by default.")
+]
+
+
+@tenant_app.command("create")
+@asks_operators
+def create_tenant(
+    operators: Operators,
+    name: Annotated[str, typer.Argument(help="Unique.")],
+    weight: Annotated[int, typer.Option(min=1, help="Its share of what is dispatched.")] = 1,
+    job_quota: Annotated[int, typer.Option(min=0, help="How many jobs it may have.")] = 100_000,
+    requests_per_second: Annotated[
+        int, typer.Option(min=1, help="How often it may ask the API.")
+    ] = 1_000,
+) -> Output:
+    """Create a tenant. The secret that signs its callbacks is shown once."""
+    tenant = operators.create_tenant(
+        TenantRequest(
+            name=name,
+            weight=weight,
+            job_quota=job_quota,
+            requests_per_second=requests_per_second,
+        )
+    )
+    return record(tenant, {"id": tenant.tenant_id, "name": tenant.name, "secret": tenant.secret})
+
+
+@tenant_app.command("list")
+@asks_operators
+def list_tenants(operators: Operators) -> Output:
+    """List tenants by name."""
+    return rows(
+        list(operators.list_tenants()),
+        {
+            "name": lambda tenant: tenant.name,
+            "weight": lambda tenant: tenant.weight,
+            "job quota": lambda tenant: f"{tenant.job_quota:,}",
+            "requests/s": lambda tenant: f"{tenant.requests_per_second:,}",
+            "created": lambda tenant: tenant.created_at,
+            "id": lambda tenant: tenant.tenant_id,
+        },
+    )
+
+
+@token_app.command("create")
+@asks_operators
+def create_token(
+    operators: Operators,
+    name: Annotated[str, typer.Argument(help="What it is for.")],
+    tenant: TenantOption = None,
+    scope: Annotated[list[Scope] | None, typer.Option(help="read, write, admin.")] = None,
+) -> Output:
+    """Make a token. It is shown once."""
+    token = operators.create_token(
+        TokenRequest(
+            name=name,
+            scopes=tuple(scope or (Scope.READ, Scope.WRITE)),
+            tenant_id=_find(operators, tenant),
+        )
+    )
+    return record(token, {"token": token.token, "scopes": token.scopes, "id": token.token_id})
+
+
+@token_app.command("list")
+@asks_operators
+def list_tokens(operators: Operators, tenant: TenantOption = None) -> Output:
+    """List the tokens of a tenant, oldest first."""
+    return rows(
+        list(operators.list_tokens(_find(operators, tenant))),
+        {
+            "name": lambda token: token.name,
+            "scopes": lambda token: token.scopes,
+            "created": lambda token: token.created_at,
+            "revoked": lambda token: token.revoked_at,
+            "id": lambda token: token.token_id,
+        },
+    )
+
+
+@token_app.command("revoke")
+@asks_operators
+def revoke_token(
+    operators: Operators,
+    token_id: Annotated[str, typer.Argument(help="As `token list` shows it.", metavar="ID")],
+) -> Output:
+    """Revoke a token; within seconds nobody is answered for it any more."""
+    token = operators.revoke_token(token_id)
+    return sentence(token, f"revoked {token.name}")
+
+
+def _find(operators: Operators, written: str | None) -> UUID | None:
+    """The id of a tenant that is named by it, or by its name."""
+    if written is None:
+        return None
+    try:
+        return UUID(written)
+    except ValueError:
+        pass
+    for tenant in operators.list_tenants():
+        if tenant.name == written:
+            return tenant.tenant_id
+    raise TenantNotFound(f"there is no tenant {written!r}; `wheelsched tenant list` shows all")

@@ -1,0 +1,106 @@
+"""What people type as options, as the program needs it.
+
+Invariant: what cannot be read is a usage error that names the option and shows what would be right.
+"""
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from wheelsched.clock import SystemClock
+from wheelsched.core.duration import parse_duration
+from wheelsched.errors import InvalidDuration
+
+
+class Address(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def read_address(written: str) -> Address:
+    """HOST:PORT, [HOST]:PORT, or a port alone."""
+    host, _, port = written.rpartition(":")
+    try:
+        number = int(port)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= 65_535:
+        raise typer.BadParameter(f"{written!r} is no address; write HOST:PORT, as 127.0.0.1:8420")
+    return Address(host.strip("[]") or "127.0.0.1", number)
+
+
+def read_instant(written: str | None) -> datetime | None:
+    """An ISO-8601 time with its offset, or how long ago it was: 2h, 1d12h."""
+    if written is None:
+        return None
+    try:
+        ago_us = parse_duration(written)
+    except InvalidDuration:
+        return _read_iso(written)
+    return now() - timedelta(microseconds=ago_us)
+
+
+def _read_iso(written: str) -> datetime:
+    try:
+        instant = datetime.fromisoformat(written)
+    except ValueError:
+        instant = None
+    if instant is None or instant.tzinfo is None:
+        raise typer.BadParameter(
+            f"{written!r} is no instant; write it with its offset, as 2026-03-08T09:30:00Z, "
+            "or how long ago it was, as 2h"
+        )
+    return instant
+
+
+def now() -> datetime:
+    """The time of day of this machine."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=SystemClock.wall_us())
+
+
+def read_pairs(written: list[str], separator: str, example: str) -> dict[str, str]:
+    """Options such as --tag team=a, however many."""
+    pairs = {}
+    for each in written:
+        name, found, value = each.partition(separator)
+        if not found or not name.strip():
+            raise typer.BadParameter(f"{each!r} is no pair; write it as {example}")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def read_json(written: str) -> Any:
+    """JSON, or @ and the name of a file that holds some; @- is stdin."""
+    text = read_text(written[1:]) if written.startswith("@") else written
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f'{error}; write JSON, as \'{{"report": "weekly"}}\', or @FILE'
+        ) from error
+
+
+def read_text(path: str) -> str:
+    """The text of a file; - is stdin."""
+    if path == "-":
+        return sys.stdin.read()
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error}") from error

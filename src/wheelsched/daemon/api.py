@@ -1,0 +1,130 @@
+"""The API as a process, on Postgres.
+
+Invariant: without a token only programs of this machine are answered, and only while the API
+listens on the loopback.
+"""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import SystemRandom
+from secrets import token_bytes
+from typing import Final
+from uuid import UUID
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+from wheelsched.api.app import build_app
+from wheelsched.api.server import ApiServer
+from wheelsched.api.surroundings import Surroundings
+from wheelsched.api.tenants import SECRET_BYTES, SECRET_PREFIX
+from wheelsched.clock import DatabaseClock, SystemClock, take_sample
+from wheelsched.config import ApiConfig, StoreConfig
+from wheelsched.daemon.condition import ShardInquiry
+from wheelsched.daemon.opening import address_taken, awaited, heed_signals, open_clock
+from wheelsched.errors import StoreError
+from wheelsched.ports import LeaseStore, Tenant, TenantStore
+from wheelsched.store.database import Database
+from wheelsched.store.postgres import PostgresStore
+
+log = structlog.get_logger("wheelsched.daemon")
+
+SAMPLE_NS: Final = 2_000_000_000
+
+# Whom programs of this machine speak for when they show no token.
+LOCAL_TENANT_ID: Final = UUID("00000000-0000-4000-8000-000000000001")
+LOCAL_TENANT: Final = "local"
+LOCAL_QUOTA: Final = 10_000_000
+
+
+class ApiDaemonConfig(Struct, frozen=True, kw_only=True, tag="api"):
+    """Everything that an API process is told."""
+
+    store: StoreConfig
+    api: ApiConfig = ApiConfig()
+
+
+async def run_api(
+    config: ApiDaemonConfig, on_ready: Callable[[str], None] = lambda url: None
+) -> None:
+    """Answers until SIGTERM or SIGINT; a second one ends the process at once.
+
+    `on_ready` is called with the address when it listens.
+    """
+    stopping = asyncio.Event()
+    heed_signals(stopping)
+    async with open_api(config, stopping) as server:
+        on_ready(server.url)
+        log.info("api.listening", url=server.url, auth=config.api.auth)
+        await stopping.wait()
+
+
+@asynccontextmanager
+async def open_api(
+    config: ApiDaemonConfig, stopping: asyncio.Event | None = None
+) -> AsyncIterator[ApiServer]:
+    """A running API. Waits for a database that is away."""
+    machine = SystemClock()
+    async with AsyncExitStack() as stack:
+        database = await awaited(machine, lambda: Database.open(config.store), stopping)
+        stack.push_async_callback(database.close)
+        store = PostgresStore(database)
+        clock = await awaited(machine, lambda: open_clock(machine, store.leases), stopping)
+        told = config.api
+        if told.auth == "loopback":
+            tenant = await awaited(
+                machine, lambda: open_local_tenant(store.tenants, clock.now_us()), stopping
+            )
+            told = replace(told, loopback_tenant_id=tenant.tenant_id)
+        inquiry = ShardInquiry()
+        stack.push_async_callback(inquiry.close)
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        surroundings = Surroundings(
+            clock=machine,
+            now_us=clock.now_us,
+            random=SystemRandom(),
+            metrics=lambda: generate_latest(registry).decode(),
+            ask_shard=inquiry.ask,
+        )
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        sampling = tasks.create_task(_keep_sampling(machine, clock, store.leases))
+        stack.callback(sampling.cancel)
+        try:
+            server = await ApiServer.start(build_app(store, surroundings, told), told)
+        except OSError as error:
+            raise address_taken(told.host, told.port, error) from error
+        yield await stack.enter_async_context(server)
+
+
+async def open_local_tenant(tenants: TenantStore, now_us: int) -> Tenant:
+    """The tenant of this machine's programs, which is made when it is asked for first."""
+    for found in await tenants.read([LOCAL_TENANT_ID]):
+        return found
+    await tenants.create(
+        "loopback",
+        Tenant(
+            tenant_id=LOCAL_TENANT_ID,
+            name=LOCAL_TENANT,
+            job_quota=LOCAL_QUOTA,
+            secrets=(SECRET_PREFIX + b64encode(token_bytes(SECRET_BYTES)).decode(),),
+            created_at_us=now_us,
+        ),
+    )
+    (made,) = await tenants.read([LOCAL_TENANT_ID])  # by somebody else, if that was quicker
+    return made
+
+
+async def _keep_sampling(machine: SystemClock, clock: DatabaseClock, leases: LeaseStore) -> None:
+    """Follows the database's clock."""
+    while True:
+        await machine.sleep(SAMPLE_NS)
+        try:
+            if clock.add_sample(await take_sample(machine, leases.read_clock)):
+                log.warning("clock.stepped", offset_us=clock.offset_us)
+        except StoreError as error:
+            log.warning("clock.unread", error=str(error))

@@ -1,0 +1,73 @@
+"""How shards are doing, as their own metrics tell.
+
+Invariant: asking takes at most `TIMEOUT_S` and never fails: who does not answer has said nothing.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import aiohttp
+import structlog
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from wheelsched.api.surroundings import Condition
+
+log = structlog.get_logger("wheelsched.daemon")
+
+TIMEOUT_S: Final = 1.0
+MOST_BYTES: Final = 1 << 20
+SHARE: Final = 0.99
+
+
+class ShardInquiry:
+    """Asks shards at their addresses; `close` when nobody asks any more."""
+
+    def __init__(self) -> None:
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
+            connector=aiohttp.TCPConnector(limit=100),
+        )
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def ask(self, address: str) -> Condition:
+        """What the shard at an address says."""
+        try:
+            async with self._session.get(f"{address}/metrics", allow_redirects=False) as response:
+                text = (await response.content.read(MOST_BYTES)).decode()
+                return read_condition(text_string_to_metric_families(text))
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            log.info("shard.silent", address=address, error=str(error))
+            return Condition()
+
+
+def read_condition(families: Iterable[Metric]) -> Condition:
+    """The condition that metrics tell of."""
+    found = {family.name: family for family in families}
+    return Condition(
+        lateness_p99_ms=_quantile_ms(found.get("wheelsched_lateness_seconds")),
+        armed=_value(found.get("wheelsched_armed_runs")),
+        in_flight=_value(found.get("wheelsched_in_flight_runs")),
+    )
+
+
+def _value(gauge: Metric | None) -> int | None:
+    return None if gauge is None or not gauge.samples else int(gauge.samples[0].value)
+
+
+def _quantile_ms(histogram: Metric | None) -> float | None:
+    """The bound of the first bucket that has so large a share; None of nothing, or beyond all."""
+    if histogram is None:
+        return None
+    buckets = sorted(
+        (float(sample.labels["le"]), sample.value)
+        for sample in histogram.samples
+        if sample.name.endswith("_bucket")
+    )
+    if not buckets or buckets[-1][1] == 0:
+        return None
+    wanted = SHARE * buckets[-1][1]
+    bound_s = next(bound_s for bound_s, count in buckets if count >= wanted)
+    return None if bound_s == float("inf") else bound_s * 1_000

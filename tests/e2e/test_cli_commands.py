@@ -1,0 +1,201 @@
+"""Every command against a running stack, as a process: what it prints, and how it ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.stack import RunningStack, run
+
+TARGET = ("--target", "http://127.0.0.1:9/hooks")
+WEEKLY = ("--schedule", "0 9 * * 1", *TARGET)
+
+
+@pytest.fixture
+def job(stack: RunningStack, request: pytest.FixtureRequest) -> str:
+    """The name of a job of the test's own."""
+    name = str(request.node.name)
+    stack.run("job", "create", name, *WEEKLY)
+    return name
+
+
+def test_a_job_is_created_shown_changed_and_deleted(stack: RunningStack) -> None:
+    made = stack.read(
+        *("job", "create", "report", *WEEKLY, "--timezone", "America/New_York"),
+        *("--payload", '{"report": "weekly"}', "--tag", "team=a", "--header", "x-team: a"),
+        *("--max-attempts", "2", "--overlap", "queue", "--batch", "5"),
+    )
+    assert made["payload"] == {"report": "weekly"}
+    assert made["target"]["headers"] == {"x-team": "a"}
+    assert stack.read("job", "get", "report")["job_id"] == made["job_id"]
+    assert stack.read("job", "get", made["job_id"])["name"] == "report"
+    changed = stack.read("job", "update", "report", "--timeout", "30s", "--version", "1")
+    assert changed["timeout"] == "30s"
+    assert changed["retry"]["max_attempts"] == 2
+    assert [each["name"] for each in stack.read("job", "list", "--tag", "team=a")] == ["report"]
+    assert "America/New_York" in stack.run("job", "next", "report", "--count", "2")
+    stack.run("job", "delete", "report")
+    assert "there is no job 'report'" in stack.run("job", "get", "report", code=3)
+
+
+def test_a_job_is_paused_and_resumed(stack: RunningStack, job: str) -> None:
+    assert stack.read("job", "pause", job)["state"] == "paused"
+    names = [each["name"] for each in stack.read("job", "list", "--state", "paused")]
+    assert names == [job]
+    assert stack.read("job", "resume", job, "--from", "paused_at")["state"] == "active"
+
+
+def test_a_run_is_triggered_and_its_history_is_shown(stack: RunningStack, job: str) -> None:
+    stack.run("job", "update", job, "--max-attempts", "1")
+    (run_id,) = stack.read("job", "trigger", job)["run_ids"]
+    while stack.read("run", "get", run_id)["state"] != "dead":
+        pass
+    shown = stack.run("run", "get", run_id)
+    assert "Connection refused" in shown
+    assert [each["run_id"] for each in stack.read("run", "list", job)] == [run_id]
+    assert [each["run_id"] for each in stack.read("dead", "list", "--job", job)] == [run_id]
+    assert stack.read("dead", "redrive", "--job", job, "--rate", "10")["count"] == 1
+
+
+def test_a_backfill_is_counted_first(stack: RunningStack, job: str) -> None:
+    counted = stack.read(
+        *("job", "backfill", job, "--preview"),
+        *("--since", "2026-01-05T00:00:00Z", "--until", "2026-01-20T00:00:00Z"),
+    )
+    assert (counted["count"], counted["preview"]) == (3, True)
+
+
+def test_the_shards_are_shown(stack: RunningStack) -> None:
+    (shard,) = stack.read("shards")["items"]
+    assert len(shard["partitions"]) == 256
+    assert (shard["armed"], shard["in_flight"]) != (None, None)
+    assert "held" in stack.run("shards")
+
+
+def test_the_schema_is_shown_and_is_current(stack: RunningStack) -> None:
+    database = ("--database-url", stack.database_url)
+    assert stack.read("db", "status", *database)["pending"] == []
+    assert "nothing to do" in stack.run("db", "migrate", *database)
+
+
+def test_the_doctor_finds_nothing(stack: RunningStack) -> None:
+    findings = stack.read("doctor", "--database-url", stack.database_url)
+    assert [each["subject"] for each in findings] == [
+        *("API", "schema", "database", "clock", "leases", "hints", "disk")
+    ]
+    assert {each["verdict"] for each in findings} <= {"ok", "warning"}
+
+
+def test_the_doctor_says_what_to_do() -> None:
+    said = run("doctor", "--url", "http://127.0.0.1:9", code=1)
+    assert "wheelsched up" in said
+
+
+def test_a_schedule_is_explained_without_an_api() -> None:
+    said = run("cron", "explain", "30 2 * * *", "--timezone", "America/New_York")
+    assert said.startswith("At 02:30")
+    assert "clocks go forward" in said
+    shown = json.loads(run("cron", "explain", "every 90s", "--count", "3", "--json"))
+    assert len(shown["next_times"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "says", "arguments"),
+    [
+        (2, "61", ("job", "create", "bad", "--schedule", "61 9 * * 1", *TARGET)),
+        (2, "/target/url", ("job", "create", "bad", *WEEKLY[:2], "--target", "ftp://a.example")),
+        (2, "needs name", ("job", "create", *WEEKLY)),
+        (2, "nothing to change", ("job", "update", "any")),
+        (2, "write JSON", ("job", "create", "bad", *WEEKLY, "--payload", "{")),
+        (2, "no pair", ("job", "list", "--tag", "team")),
+        (2, "no instant", ("dead", "list", "--since", "yesterday")),
+        (2, "No such command", ("jobs",)),
+        (3, "there is no job", ("job", "pause", "nobody")),
+        (3, "no such", ("run", "get", "0" * 32 + "-1")),
+        (5, "--token", ("job", "list", "--token", "wst_wrong")),
+        (6, "wheelsched up", ("job", "list", "--url", "http://127.0.0.1:9")),
+        (2, "no address", ("job", "list", "--url", "localhost:8420")),
+        (6, "--database-url", ("db", "status", "--database-url", "postgresql://127.0.0.1:9/x")),
+    ],
+)
+def test_what_goes_wrong_has_its_code_and_its_words(
+    stack: RunningStack, code: int, says: str, arguments: tuple[str, ...]
+) -> None:
+    assert says in stack.run(*arguments, code=code)
+
+
+def test_a_name_that_is_taken_is_a_conflict(stack: RunningStack, job: str) -> None:
+    assert "has this name" in stack.run("job", "create", job, *WEEKLY, code=4)
+    assert "version" in stack.run("job", "update", job, "--timeout", "9s", "--version", "7", code=4)
+
+
+def test_no_text_of_a_user_is_read_as_markup(stack: RunningStack) -> None:
+    name = "[red]<script>alert(1)</script>"
+    stack.run("job", "create", name, *WEEKLY)
+    assert name in stack.run("job", "list")
+
+
+FILE = """
+- name: applied-one
+  schedule: "0 9 * * 1"
+  timezone: Europe/London
+  target: {url: "http://127.0.0.1:9/one"}
+  timeout: 60s
+  tags: {from: file}
+- name: applied-two
+  schedule: 2027-01-01T09:00:00Z
+  target: {url: "http://127.0.0.1:9/two"}
+  tags: {from: file}
+"""
+
+
+def test_a_file_is_applied_until_nothing_differs(stack: RunningStack, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(FILE)
+    apply = ("job", "apply", "-f", str(file), "--prune", "--tag", "from=file")
+
+    def actions(*options: str) -> dict[str, str]:
+        steps = stack.read(*apply, *options)["steps"]
+        return {step["name"]: step["action"] for step in steps}
+
+    assert actions("--dry-run") == {"applied-one": "create", "applied-two": "create"}
+    stack.run("job", "get", "applied-one", code=3)
+    assert actions() == {"applied-one": "create", "applied-two": "create"}
+    assert actions() == {"applied-one": "keep", "applied-two": "keep"}
+
+    file.write_text(FILE.replace("60s", "1m"))
+    assert actions() == {"applied-one": "keep", "applied-two": "keep"}
+
+    one = FILE.split("- name: applied-two", maxsplit=1)[0]
+    file.write_text(one.replace("timeout: 60s\n", "payload: {a: 1}\n"))
+    said = stack.run(*apply, "--dry-run")
+    assert "timeout: 1m → 2m" in said
+    assert "- applied-two" in said
+    assert actions() == {"applied-one": "update", "applied-two": "delete"}
+    assert stack.read("job", "get", "applied-one")["timeout"] == "2m"
+    stack.run("job", "get", "applied-two", code=3)
+    assert actions() == {"applied-one": "keep"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("- name: a\n  schedule: '@daily'\n  targt: {}\n", "job 'a': /targt"),
+        ("- [", "no YAML"),
+        (FILE + FILE, "there twice"),
+        ("- name: a\n  schedule: '@daily'\n  target: {url: 'http://10.0.0.1/'}", "/target/url"),
+    ],
+)
+def test_a_file_that_cannot_be_is_refused(stack: RunningStack, text: str, says: str) -> None:
+    assert says in stack.run("job", "apply", "-f", "-", "--dry-run", code=2, stdin=text)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_it(shell: str) -> None:
+    known = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    assert "wheelsched" in run("--show-completion", shell, environment=known)
+
+
+def test_the_help_names_every_command() -> None:
+    said = run("--help")
+    for command in ("up", "demo", "shard", "api", "db", "job", "run", "dead", "shards", "tenant"):
+        assert f"  {command} " in said

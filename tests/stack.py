@@ -1,0 +1,97 @@
+"""A stack for the tests: `wheelsched up` as a process, and the command line on it."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from tests.postgres import reachable_directory
+
+PROGRAM = [sys.executable, "-m", "wheelsched"]
+GENEROUS_S = 180
+
+
+class RunningStack(Struct, frozen=True, kw_only=True):
+    """What `wheelsched up` has started, as it says itself."""
+
+    process: subprocess.Popen[str]
+    home: Path
+    url: str
+    database_url: str
+    secret: str
+
+    def run(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
+        """What a command prints, if it ends with that code."""
+        return run(*arguments, code=code, stdin=stdin, environment={"WHEELSCHED_URL": self.url})
+
+    def read(self, *arguments: str) -> Any:
+        """What a command prints as JSON."""
+        return msgspec.json.decode(self.run(*arguments, "--json"))
+
+
+def run(
+    *arguments: str, code: int = 0, stdin: str = "", environment: dict[str, str] | None = None
+) -> str:
+    """What a command prints, stderr last, if it ends with that code."""
+    done = subprocess.run(
+        [*PROGRAM, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=GENEROUS_S,
+        check=False,
+        env=clean_environment() | (environment or {}),
+    )
+    assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment without what would lead a command elsewhere."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("WHEELSCHED_")}
+
+
+@contextmanager
+def running_stack(*arguments: str, home: Path | None = None) -> Iterator[RunningStack]:
+    """`wheelsched up` on any free port, until it is ended; whatever it left behind is killed."""
+    kept = home or reachable_directory() / "home"
+    process = subprocess.Popen(
+        [*PROGRAM, "up", "--listen", "127.0.0.1:0", "--data-dir", str(kept), *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environment(),
+    )
+    try:
+        yield _read_announcement(process, kept)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=GENEROUS_S)
+        if home is None:
+            shutil.rmtree(kept.parent)
+
+
+def _read_announcement(process: subprocess.Popen[str], home: Path) -> RunningStack:
+    assert process.stderr is not None
+    said = ""
+    for line in process.stderr:
+        said += line
+        if "Ctrl-C" in line:
+            break
+    found = [
+        re.search(pattern, said)
+        for pattern in (r"is up at (\S+)", r"database +(\S+)", r"signature +([^ ,\n]+)")
+    ]
+    url, database_url, secret = (match.group(1) if match else "" for match in found)
+    assert url, f"it did not start:\n{said}"
+    return RunningStack(
+        process=process, home=home, url=url, database_url=database_url, secret=secret
+    )

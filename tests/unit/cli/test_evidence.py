@@ -1,0 +1,121 @@
+"""What a demonstration concludes from what its worker wrote down."""
+
+from collections.abc import Iterator
+from io import StringIO
+from itertools import count
+from pathlib import Path
+from uuid import UUID
+
+import msgspec
+from rich.console import Console
+
+from wheelsched.cli.demonstration.evidence import Evidence, Kill
+from wheelsched.cli.demonstration.records import RECORD, Arrival, Records
+from wheelsched.cli.demonstration.report import data_of, text_of
+from wheelsched.cli.demonstration.scenario import Registered
+from wheelsched.core.duration import MILLISECOND, SECOND
+from wheelsched.core.partition import partition_of
+
+INSTANT_US = 100 * SECOND
+KILL_US = INSTANT_US + 300 * MILLISECOND
+DEAD = frozenset(range(128))
+
+
+def jobs(*, of_the_dead: bool) -> Iterator[UUID]:
+    ids = (UUID(int=number) for number in count(1))
+    return (each for each in ids if (partition_of(each) in DEAD) is of_the_dead)
+
+
+ORPHAN, OTHER_ORPHAN = (job for job, _ in zip(jobs(of_the_dead=True), range(2), strict=False))
+ONE_OFF, RECURRING = (job for job, _ in zip(jobs(of_the_dead=False), range(2), strict=False))
+
+
+def arrival(
+    job_id: UUID, due_us: int = INSTANT_US, late_ms: int = 5, *, is_first: bool = True
+) -> Arrival:
+    return Arrival(job_id, due_us, due_us + late_ms * MILLISECOND, is_first)
+
+
+def evidence(*arrivals: Arrival) -> Evidence:
+    """Two one-offs, one of the dead shard, and a recurring job of it, for two seconds."""
+    return Evidence(
+        registered=Registered(
+            one_offs=frozenset({ONE_OFF, ORPHAN}),
+            recurring=frozenset({OTHER_ORPHAN}),
+            due_us=INSTANT_US,
+            took_us=SECOND,
+        ),
+        arrivals=list(arrivals),
+        since_us=INSTANT_US,
+        until_us=INSTANT_US + 2 * SECOND,
+        kill=Kill(KILL_US, DEAD),
+    )
+
+
+ALL = (
+    arrival(ONE_OFF),
+    arrival(ORPHAN, late_ms=7_000),
+    arrival(OTHER_ORPHAN, late_ms=7_000),
+    arrival(OTHER_ORPHAN, INSTANT_US + SECOND, late_ms=6_300),
+)
+
+
+def test_nothing_is_lost_when_all_have_come() -> None:
+    seen = evidence(*ALL)
+    assert (seen.lost, seen.early, seen.duplicates) == (0, 0, [])
+    assert (seen.arrived_one_offs, seen.arrived_recurring) == (2, 2)
+
+
+def test_each_run_that_did_not_come_is_lost() -> None:
+    for missing in ALL:
+        assert evidence(*(each for each in ALL if each is not missing)).lost == 1
+
+
+def test_runs_outside_of_the_window_and_of_others_do_not_count() -> None:
+    seen = evidence(
+        *ALL,
+        arrival(OTHER_ORPHAN, INSTANT_US + 2 * SECOND),
+        arrival(OTHER_ORPHAN, INSTANT_US - SECOND),
+        arrival(RECURRING),
+    )
+    assert (seen.lost, seen.arrived_recurring) == (0, 2)
+
+
+def test_a_duplicate_is_explained_by_the_shard_that_died() -> None:
+    again = arrival(ORPHAN, late_ms=9_000, is_first=False)
+    strange = arrival(ONE_OFF, late_ms=9_000, is_first=True)
+    seen = evidence(*ALL, again, strange)
+    assert seen.duplicates == [again, strange]
+    assert (seen.unexplained, seen.done_twice, seen.lost) == (1, 1, 0)
+
+
+def test_the_takeover_ends_with_the_next_run_of_the_dead_shard() -> None:
+    assert evidence(*ALL).takeover_us == SECOND + 6_300 * MILLISECOND - 300 * MILLISECOND
+    assert evidence(ALL[0]).takeover_us is None
+
+
+def test_an_early_run_is_counted() -> None:
+    assert evidence(arrival(ONE_OFF, late_ms=-1)).early == 1
+
+
+def test_the_report_says_what_the_evidence_is() -> None:
+    drawing = StringIO()
+    console = Console(width=100, file=drawing)
+    console.print(text_of(evidence(*ALL)))
+    shown = drawing.getvalue()
+    assert "2 of 2 one-offs, 2 of 2 recurring runs" in shown
+    assert "7.0 s from kill -9" in shown
+    assert "█" in shown
+    assert data_of(evidence(*ALL))["lost"] == 0
+
+
+def test_records_are_read_as_they_are_written(tmp_path: Path) -> None:
+    file = tmp_path / "records"
+    record = RECORD.pack(ONE_OFF.bytes, 100, INSTANT_US + 5 * MILLISECOND, True)
+    file.write_bytes(record + record[:7])
+    records = Records(file)
+    assert records.read_on() == [arrival(ONE_OFF)]
+    file.write_bytes(record + record)
+    assert records.read_on() == [arrival(ONE_OFF)]
+    assert len(records.arrivals) == 2
+    assert msgspec.json.encode(records.arrivals)

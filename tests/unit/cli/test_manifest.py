@@ -1,0 +1,119 @@
+"""Files of jobs against what is registered."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wheelsched.api.merging import merge
+from wheelsched.cli.manifest import (
+    complete,
+    differences,
+    merge_patch,
+    patch_of,
+    plain,
+    read_documents,
+    read_one,
+)
+from wheelsched.core.model import JobState
+from wheelsched.wire.job import JobAnswer, JobDocument
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def document(**fields: Any) -> JobDocument:
+    written = {"name": "a", "schedule": "@daily", "target": {"url": "https://example.org/"}}
+    return msgspec.json.decode(msgspec.json.encode(written | fields), type=JobDocument)
+
+
+def registered(**fields: Any) -> JobAnswer:
+    """The answer of the API for a document."""
+    written = complete(document(**fields))
+    return JobAnswer(
+        job_id=uuid4(),
+        state=JobState.ACTIVE,
+        version=1,
+        created_at=NOW,
+        updated_at=NOW,
+        paused_at=None,
+        next_run_at=None,
+        **{name: getattr(written, name) for name in JobDocument.__struct_fields__},
+    )
+
+
+def changed(before: JobAnswer, after: JobDocument) -> list[str]:
+    return [each.field for each in differences(before, after)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"timeout": "2m"},
+        {"timezone": "UTC"},
+        {"misfire": {"policy": "once"}},
+        {"retry": {"max_attempts": 4, "initial": "1000ms"}},
+        {"payload": None},
+        {"tags": {}},
+    ],
+)
+def test_a_default_that_is_written_out_makes_no_difference(fields: dict[str, Any]) -> None:
+    assert changed(registered(), document(**fields)) == []
+    assert changed(registered(**fields), document()) == []
+
+
+def test_every_field_that_is_another_is_named() -> None:
+    after = document(
+        schedule="@hourly",
+        target={"url": "https://example.org/", "headers": {"x": "1"}},
+        payload={"a": 1},
+        retry={"max_attempts": 9},
+        tags={"team": "a"},
+    )
+    assert changed(registered(), after) == [
+        *("payload", "retry.max_attempts", "schedule", "tags.team", "target.headers")
+    ]
+
+
+def test_what_is_no_longer_written_goes_back_to_its_default() -> None:
+    before = registered(timeout="9s", tags={"team": "a", "tier": "1"})
+    patch = patch_of(before, document(tags={"team": "a"}))
+    assert patch == {"timeout": "2m", "tags": {"tier": None}}
+
+
+TREES = st.recursive(
+    st.integers() | st.text() | st.booleans(),
+    lambda inner: st.dictionaries(st.text(), inner) | st.lists(inner),
+    max_leaves=10,
+)
+
+
+@given(TREES, TREES)
+def test_a_patch_makes_one_of_the_other(before: Any, after: Any) -> None:
+    patch = msgspec.json.encode(merge_patch(before, after))
+    merged = merge(msgspec.Raw(msgspec.json.encode(before)), msgspec.Raw(patch))
+    assert msgspec.json.decode(merged) == after
+
+
+def test_times_in_a_file_stay_text(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("- name: a\n  schedule: 2027-01-01T09:00:00Z\n  target: {url: 'https://a.b/'}")
+    (read,) = read_documents(str(file))
+    assert plain(read)["schedule"] == "2027-01-01T09:00:00Z"
+
+
+def test_a_file_may_hold_one_job_several_or_lists(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    one = "name: {}\nschedule: '@daily'\ntarget: {{url: 'https://a.b/'}}\n"
+    file.write_text(one.format("a") + "---\n" + one.format("b"))
+    assert [each.name for each in read_documents(str(file))] == ["a", "b"]
+    with pytest.raises(typer.BadParameter, match="no single job"):
+        read_one(str(file))
+    file.write_text(one.format("a"))
+    assert read_one(str(file))["name"] == "a"

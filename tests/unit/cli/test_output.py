@@ -1,0 +1,44 @@
+"""Tables that fit, and text that cannot harm a terminal."""
+
+import json
+from datetime import UTC, datetime
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from wheelsched.cli.output import cell, record, rows, show, shown
+
+
+def drawn(output: object, width: int) -> str:
+    drawing = StringIO()
+    console = Console(width=width, file=drawing)
+    console.print(output)
+    return drawing.getvalue()
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_a_table_fits_the_terminal(width: int) -> None:
+    table = rows(["x" * 200], {"one": str, "two": len})
+    for line in drawn(table.text, width).splitlines():
+        assert len(line) <= width
+
+
+def test_control_characters_and_markup_are_only_shown() -> None:
+    assert cell("\x1b[31mred\x07").plain == "·[31mred·"
+    assert drawn(cell("[red]a[/red]"), 80).strip() == "[red]a[/red]"
+
+
+def test_nothing_is_a_dash() -> None:
+    nothing: list[object] = [None, {}, []]
+    assert [cell(value).plain for value in nothing] == ["–", "–", "–"]
+
+
+def test_an_instant_shows_its_milliseconds_only_when_it_has_some() -> None:
+    assert shown(datetime(2026, 3, 8, 9, tzinfo=UTC)) == "2026-03-08 09:00:00Z"
+    assert shown(datetime(2026, 3, 8, 9, 0, 0, 7_000, tzinfo=UTC)) == "2026-03-08 09:00:00.007Z"
+
+
+def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    show(record({"name": "a"}, {"name": "a"}), as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"name": "a"}
