@@ -1,0 +1,53 @@
+"""The checker: decides from what clients, workers and tables say whether every promise was kept.
+
+Independent of the product: it imports nothing of it. `records` says what it reads.
+
+| found                 | means |
+|-----------------------|---|
+| `lost`                | a due time, or a trigger, that nothing in the tables accounts for |
+| `stuck`               | a run without an end, long after everything was healed |
+| `invented`            | a run for a time at which its job was not due |
+| `miscounted`          | a skip that stands for more or fewer due times than there were |
+| `unrecorded`          | a worker received a run that is not in the tables |
+| `phantom`             | a run that succeeded without a worker |
+| `early`               | dispatched before its due time |
+| `duplicated`          | dispatched twice, and no fault explains it |
+| `armed_twice`         | two rows, or two claims in one epoch |
+| `token_reused`        | two dispatches with one token |
+| `token_order`         | an older token after a newer one |
+| `key_changed`         | attempts of one run with different keys |
+| `key_shared`          | one key for two runs |
+| `sent_after_end`      | dispatched after its final outcome |
+| `skipped_and_sent`    | recorded as skipped, and dispatched |
+| `stale_write`         | an outcome that is not that of the latest attempt |
+| `two_owners`          | two owners of a partition in one epoch |
+| `epoch_order`         | an epoch that did not grow |
+| `wrong_epoch`         | a token of an epoch that was not, or not yet |
+| `wrong_owner`         | a run armed by another shard than the owner |
+| `armed_after_tenure`  | armed after the partition was given up or taken over |
+| `sent_after_takeover` | dispatched by a shard that had been taken over |
+| `fired_while_paused`  | fired though paused, deleted or rescheduled a second before |
+| `fired_while_cancelled` | fired though a cancel was in time |
+| `old_self`            | fired as it was before an edit of a second before |
+| `overlapping`         | two live runs under `overlap=skip` |
+| `cross_tenant`        | a run at another tenant's worker, or in its name |
+| `late`, `too_late`    | without a fault, and for longer than a fault explains |
+| `mislabelled`         | by its time it is another run than it says |
+"""
+
+from tests.checker import accounts, changes, deliveries, lateness, tenures
+from tests.checker.findings import Evidence, Report
+from tests.checker.records import History
+
+
+def check(history: History) -> Report:
+    """The verdict about a history."""
+    evidence = Evidence(history)
+    report = Report(runs=len(history.runs))
+    report.findings += accounts.check(evidence)
+    report.findings += deliveries.check(evidence, report)
+    report.findings += tenures.check(evidence, report)
+    report.findings += changes.check(evidence)
+    report.findings += lateness.check(evidence, report)
+    report.findings.sort()
+    return report

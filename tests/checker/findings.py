@@ -1,0 +1,55 @@
+"""What the checker has found: broken promises, and figures."""
+
+from collections import Counter
+
+from msgspec import Struct, field
+from tests.checker.records import Arrival, History, RunRow
+from tests.checker.story import Story, read_stories
+from tests.checker.times import Times
+
+
+class Finding(Struct, frozen=True, order=True):
+    """A broken promise, by name, and where it was seen."""
+
+    name: str
+    job: str
+    due_us: int
+    detail: str = ""
+
+
+class Report(Struct, kw_only=True):
+    """The verdict about one history."""
+
+    findings: list[Finding] = field(default_factory=list)
+    runs: int = 0
+    lateness_us: list[int] = field(default_factory=list)  # of first arrivals
+    takeovers_us: list[int] = field(default_factory=list)  # from a fault to the next owner
+    duplicates: Counter[str] = field(default_factory=Counter)  # by the fault that explains them
+
+    @property
+    def names(self) -> set[str]:
+        return {finding.name for finding in self.findings}
+
+
+class Evidence:
+    """A history, sorted for whoever looks for something in it."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.times = Times(history)
+        self.stories: dict[str, Story] = read_stories(history, self.times)
+        self.runs: dict[tuple[str, int], RunRow] = {}
+        self.twice: list[RunRow] = []
+        for run in history.runs:
+            if (run.job, run.due_us) in self.runs:
+                self.twice.append(run)
+            self.runs[run.job, run.due_us] = run
+        self.runs_of: dict[str, list[RunRow]] = {}
+        for run in history.runs:
+            self.runs_of.setdefault(run.job, []).append(run)
+        self.arrivals: dict[tuple[str, int], list[Arrival]] = {}
+        for arrival in sorted(history.arrivals, key=lambda arrival: arrival.at_us):
+            self.arrivals.setdefault((arrival.job, arrival.due_us), []).append(arrival)
+        self.partitions = {run.job: run.partition for run in history.runs} | {
+            job.job: job.partition for job in history.jobs
+        }

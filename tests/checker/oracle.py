@@ -1,0 +1,90 @@
+"""The oracle: which due times a schedule has, by looking at every second.
+
+Invariant: nothing is computed here that could be looked up: each second is translated to the wall
+clock of its zone by zoneinfo, and held against the fields. Slow, and hard to get wrong.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from tests.checker.records import Schedule
+
+SECOND_US = 1_000_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+RANGES = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+
+
+def due_times(schedule: Schedule, after_us: int, until_us: int) -> list[int]:
+    """The due times in (`after_us`, `until_us`], by the database's clock."""
+    match schedule.kind:
+        case "at":
+            return [schedule.at_us] if after_us < schedule.at_us <= until_us else []
+        case "every":
+            return list(_intervals(schedule, after_us, until_us))
+        case "cron":
+            return list(_seconds(schedule, after_us, until_us))
+
+
+def _intervals(schedule: Schedule, after_us: int, until_us: int) -> Iterator[int]:
+    due_us = schedule.anchor_us
+    while due_us <= until_us:
+        if due_us > after_us:
+            yield due_us
+        due_us += schedule.every_us
+
+
+def _seconds(schedule: Schedule, after_us: int, until_us: int) -> Iterator[int]:
+    fields = [_numbers(*field) for field in zip(schedule.cron.split(), RANGES, strict=True)]
+    zone = ZoneInfo(schedule.timezone)
+    is_elapsed = schedule.cron.split()[2].startswith("*")
+    second = after_us // SECOND_US
+    before = _wall(second, zone)
+    while (second := second + 1) * SECOND_US <= until_us:
+        wall = _wall(second, zone)
+        if is_elapsed:
+            is_due = _matches(fields, wall)
+        else:
+            is_due = (not wall.fold and _matches(fields, wall)) or _matches_gap(
+                fields, before, wall
+            )
+        if is_due:
+            yield second * SECOND_US
+        before = wall
+
+
+def _wall(second: int, zone: ZoneInfo) -> datetime:
+    return (EPOCH + timedelta(seconds=second)).astimezone(zone)
+
+
+def _matches_gap(fields: list[frozenset[int]], before: datetime, wall: datetime) -> bool:
+    """Whether a time that the wall clock has just jumped over would have matched."""
+    skipped = before.replace(tzinfo=None) + timedelta(seconds=1)
+    while skipped < wall.replace(tzinfo=None):
+        if _matches(fields, skipped):
+            return True
+        skipped += timedelta(seconds=1)
+    return False
+
+
+def _matches(fields: list[frozenset[int]], wall: datetime) -> bool:
+    second, minute, hour, day, month, weekday = fields
+    return (
+        wall.second in second
+        and wall.minute in minute
+        and wall.hour in hour
+        and wall.day in day
+        and wall.month in month
+        and wall.isoweekday() % 7 in weekday
+    )
+
+
+def _numbers(text: str, bounds: tuple[int, int]) -> frozenset[int]:
+    numbers: set[int] = set()
+    for part in text.split(","):
+        stretch, _, step = part.partition("/")
+        first, _, last = stretch.partition("-")
+        low = bounds[0] if stretch == "*" else int(first)
+        high = bounds[1] if stretch == "*" else int(last or first)
+        numbers.update(range(low, high + 1, int(step or 1)))
+    return frozenset(number % 7 for number in numbers) if bounds == (0, 7) else frozenset(numbers)

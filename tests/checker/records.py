@@ -1,0 +1,178 @@
+"""What the checker reads: plain records, each of which is one line of JSON.
+
+Times. `…at_us` and `…_us` of requests, arrivals, faults and tenures are microseconds of a
+*reference* clock that never steps: the simulation's own, or the host's. Due times, and the times in
+the tables, are the database's; `offsets` says how far that clock is ahead, from which instant on.
+
+The three logs:
+
+- `requests`: what clients asked for, and whether they know that it was done. `failed` was not done,
+  `unknown` may have been.
+- `arrivals`: what workers received, written before they answered, and what they answered.
+- the tables at the end: `jobs`, `runs`, `attempts`, `partitions`.
+
+Beside them, what only the experiment knows: `faults`, the windows in which something was broken on
+purpose, and `tenures`, who owned which partition when, and how that ended. Both may be empty; what
+they would excuse or forbid is then neither.
+
+Nothing here knows how the experiment was made: in memory, or of real processes.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+Result = Literal["ok", "failed", "unknown"]
+Verb = Literal["create", "edit", "pause", "resume", "delete", "trigger", "cancel"]
+Answer = Literal["ok", "failed", "rejected", "accepted", "gone", "none"]
+FaultKind = Literal["crash", "freeze", "store", "deaf", "clock", "join", "leave"]
+Ending = Literal["released", "left", "taken_over"]
+
+
+class Schedule(Struct, frozen=True, kw_only=True):
+    """Six fields of cron, one instant, or an interval from an anchor."""
+
+    kind: Literal["cron", "at", "every"]
+    cron: str = ""
+    timezone: str = "UTC"
+    at_us: int = 0
+    every_us: int = 0
+    anchor_us: int = 0
+    jitter_us: int = 0
+
+
+class Definition(Struct, frozen=True, kw_only=True):
+    """What a client wants of a job. `mark` is in the payload, and grows with each edit."""
+
+    schedule: Schedule
+    url: str
+    mark: int
+    overlap: Literal["skip", "queue", "allow", "cancel"] = "skip"
+    misfire: Literal["once", "all", "skip"] = "once"
+    grace_us: int = 60_000_000
+    window_us: int = 3_600_000_000
+    max_missed: int = 100
+    max_attempts: int = 4
+    timeout_us: int = 120_000_000
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """One call of a client. `due_us` names a run: the one that is cancelled, or was triggered."""
+
+    verb: Verb
+    job: str
+    tenant: str
+    sent_us: int
+    answered_us: int
+    result: Result
+    definition: Definition | None = None
+    is_rescheduled: bool = False
+    due_us: int | None = None
+    in_time: bool = False  # a cancel that was told to have been in time
+    too_late: tuple[int, ...] = ()  # due times that a change was told not to have reached
+
+
+class Arrival(Struct, frozen=True, kw_only=True):
+    """One attempt of one run at a worker. `answered_us` is None while, or if, there is no answer.
+
+    `reported` is what the worker said by itself later on, after `accepted`.
+    """
+
+    job: str
+    tenant: str  # whose worker it is that got it
+    due_us: int
+    scheduled_us: int
+    key: str
+    token: int
+    attempt: int
+    trigger: str
+    url: str
+    mark: int
+    at_us: int
+    answer: Answer = "none"
+    answered_us: int | None = None
+    reported: Literal["ok", "failed"] | None = None
+    reported_us: int | None = None
+
+
+class JobRow(Struct, frozen=True, kw_only=True):
+    job: str
+    tenant: str
+    partition: int
+    state: str
+    next_due_us: int | None
+
+
+class RunRow(Struct, frozen=True, kw_only=True):
+    job: str
+    due_us: int
+    tenant: str
+    partition: int
+    state: str
+    trigger: str
+    attempt: int
+    token: int | None
+    shard: str | None
+    armed_at_us: int | None
+    finished_at_us: int | None
+    skip_reason: str | None
+    missed_count: int | None
+    missed_since_us: int | None
+
+
+class AttemptRow(Struct, frozen=True, kw_only=True):
+    """An attempt that failed and did not end its run."""
+
+    job: str
+    due_us: int
+    attempt: int
+    token: int
+
+
+class PartitionRow(Struct, frozen=True, kw_only=True):
+    partition: int
+    epoch: int
+
+
+class Fault(Struct, frozen=True, kw_only=True):
+    """Something that was broken on purpose, and when it was whole again."""
+
+    kind: FaultKind
+    from_us: int
+    until_us: int
+    shard: str | None = None
+
+
+class Tenure(Struct, frozen=True, kw_only=True):
+    """An owner of a partition. `until_us` is None for the present one."""
+
+    partition: int
+    epoch: int
+    shard: str
+    from_us: int
+    until_us: int | None = None
+    ended: Ending | None = None
+
+
+class Offset(Struct, frozen=True, kw_only=True):
+    """The database's clock minus the reference, from an instant of the reference on."""
+
+    from_us: int
+    offset_us: int
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """Everything that happened. Nothing was broken or asked for any more from `healed_us` on."""
+
+    started_us: int
+    healed_us: int
+    ended_us: int
+    requests: tuple[Request, ...]
+    arrivals: tuple[Arrival, ...]
+    jobs: tuple[JobRow, ...]
+    runs: tuple[RunRow, ...]
+    attempts: tuple[AttemptRow, ...]
+    partitions: tuple[PartitionRow, ...]
+    faults: tuple[Fault, ...] = ()
+    tenures: tuple[Tenure, ...] = ()
+    offsets: tuple[Offset, ...] = ()

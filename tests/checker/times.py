@@ -1,0 +1,54 @@
+"""Two clocks and the windows in which something was broken."""
+
+from bisect import bisect_right
+
+from tests.checker.records import Fault, History
+
+SECOND_US = 1_000_000
+
+
+class Times:
+    """The database's clock against the reference."""
+
+    def __init__(self, history: History) -> None:
+        self._from_us = [offset.from_us for offset in history.offsets]
+        self._offsets_us = [offset.offset_us for offset in history.offsets]
+        self._faults = history.faults
+        self._ended_us = history.ended_us
+
+    def database_us(self, at_us: int) -> int:
+        """The database's time at an instant of the reference."""
+        place = bisect_right(self._from_us, at_us)
+        return at_us + (self._offsets_us[place - 1] if place else 0)
+
+    def instant_us(self, database_us: int, by_us: int | None = None) -> int:
+        """The last instant, not after `by_us`, at which the database's clock came to a time.
+
+        It came to one that it jumped over when it jumped.
+        """
+        found = None
+        starts = [-(1 << 62), *self._from_us]
+        offsets = [0, *self._offsets_us]
+        for place, (start_us, offset_us) in enumerate(zip(starts, offsets, strict=True)):
+            end_us = starts[place + 1] if place + 1 < len(starts) else 1 << 62
+            instant_us = database_us - offset_us
+            if place and instant_us < start_us <= database_us - offsets[place - 1]:
+                instant_us = start_us  # jumped over
+            is_there = start_us <= instant_us < end_us
+            if is_there and (found is None or by_us is None or instant_us <= by_us):
+                found = instant_us
+        return database_us - offsets[-1] if found is None else found
+
+    def is_stepped(self, from_us: int, until_us: int) -> bool:
+        """Whether the clock was set to another time between two instants."""
+        return any(from_us <= at_us <= until_us for at_us in self._from_us)
+
+    def faults(self, from_us: int, until_us: int, kinds: tuple[str, ...] = ()) -> list[Fault]:
+        """What was broken at some time between two instants."""
+        return [
+            fault
+            for fault in self._faults
+            if fault.from_us <= until_us
+            and fault.until_us >= from_us
+            and (not kinds or fault.kind in kinds)
+        ]

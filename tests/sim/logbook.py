@@ -1,0 +1,133 @@
+"""The logs of a simulation, as the checker reads them."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from tests.checker.records import (
+    Arrival,
+    AttemptRow,
+    Ending,
+    Fault,
+    History,
+    JobRow,
+    Offset,
+    PartitionRow,
+    Request,
+    RunRow,
+    Tenure,
+)
+
+from wheelsched.core.partition import PARTITIONS, partition_of
+from wheelsched.testing.tables import MemoryTables
+
+
+class Logbook:
+    """What clients, workers and the experiment itself have noted."""
+
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self.now_us = now_us
+        self.started_us = now_us()
+        self.requests: list[Request] = []
+        self.arrivals: list[Arrival] = []
+        self.faults: list[Fault] = []
+        self.offsets: list[Offset] = []
+        self.tenures: list[Tenure] = []
+        self._current: dict[int, tuple[int, UUID, int]] = {}
+
+    def fault(self, kind: str, from_us: int, until_us: int, shard: str | None = None) -> None:
+        self.faults.append(
+            Fault(kind=kind, from_us=from_us, until_us=until_us, shard=shard)  # type: ignore[arg-type] # its words are checked when it is read
+        )
+
+    def owners_changed(self, tables: MemoryTables, ended: Ending) -> None:
+        """Notes who owns what now, after a statement that may have changed it."""
+        now_us = self.now_us()
+        for partition in range(PARTITIONS):
+            row = tables.partitions[partition]
+            known = self._current.get(partition)
+            if known is not None and (row.owner != known[1] or row.epoch != known[0]):
+                self._end(partition, now_us, ended)
+                known = None
+            if known is None and row.owner is not None:
+                self._current[partition] = (row.epoch, row.owner, now_us)
+
+    def close(self, tables: MemoryTables, healed_us: int) -> History:
+        for partition in tuple(self._current):
+            self._end(partition, None, None)
+        return History(
+            started_us=self.started_us,
+            healed_us=healed_us,
+            ended_us=self.now_us(),
+            requests=tuple(self.requests),
+            arrivals=tuple(self.arrivals),
+            jobs=tuple(_jobs(tables)),
+            runs=tuple(_runs(tables)),
+            attempts=tuple(_attempts(tables)),
+            partitions=tuple(
+                PartitionRow(partition=partition, epoch=row.epoch)
+                for partition, row in enumerate(tables.partitions)
+            ),
+            faults=tuple(self.faults),
+            tenures=tuple(self.tenures),
+            offsets=tuple(self.offsets),
+        )
+
+    def _end(self, partition: int, until_us: int | None, ended: Ending | None) -> None:
+        epoch, owner, from_us = self._current.pop(partition)
+        self.tenures.append(
+            Tenure(
+                partition=partition,
+                epoch=epoch,
+                shard=str(owner),
+                from_us=from_us,
+                until_us=until_us,
+                ended=ended,
+            )
+        )
+
+
+def _jobs(tables: MemoryTables) -> list[JobRow]:
+    return [
+        JobRow(
+            job=str(job.job_id),
+            tenant=str(job.tenant_id),
+            partition=partition_of(job.job_id),
+            state=job.state.value,
+            next_due_us=timer.due_us if (timer := tables.timers.get(job.job_id)) else None,
+        )
+        for job in tables.jobs.values()
+    ]
+
+
+def _runs(tables: MemoryTables) -> list[RunRow]:
+    return [
+        RunRow(
+            job=str(run.job_id),
+            due_us=run.due_us,
+            tenant=str(run.tenant_id),
+            partition=partition_of(run.job_id),
+            state=run.state.value,
+            trigger=run.trigger.value,
+            attempt=run.attempt,
+            token=run.token,
+            shard=None if run.shard is None else str(run.shard),
+            armed_at_us=run.armed_at_us,
+            finished_at_us=run.finished_at_us,
+            skip_reason=None if run.skip_reason is None else run.skip_reason.value,
+            missed_count=run.missed_count,
+            missed_since_us=run.missed_since_us,
+        )
+        for run in (row.run for row in tables.runs.values())
+    ]
+
+
+def _attempts(tables: MemoryTables) -> list[AttemptRow]:
+    return [
+        AttemptRow(
+            job=str(attempt.job_id),
+            due_us=attempt.due_us,
+            attempt=attempt.attempt,
+            token=attempt.token,
+        )
+        for attempt in tables.attempts.values()
+    ]

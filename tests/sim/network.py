@@ -1,0 +1,206 @@
+"""The line between a shard and the store: slow, and with bad days.
+
+Invariant: every statement is done once, or not at all, and what its sender hears may be wrong: an
+error for what was done, an error for what is done later, or nothing because it died meanwhile.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+from tests.sim.machine import Machine
+
+from wheelsched.errors import StoreTimeout, StoreUnavailable
+from wheelsched.ports import Hint, HintSource
+from wheelsched.testing import MemoryStore, VirtualClock
+
+MS = 1_000_000
+
+
+class Fate(StrEnum):
+    """What becomes of one statement."""
+
+    FINE = "fine"
+    UNDONE = "undone"  # not done, and an error
+    AMBIGUOUS = "ambiguous"  # done, and an error
+    LATE = "late"  # an error now, and done later
+    CRASH_BEFORE = "crash before"  # the process dies, and it is not done
+    CRASH_AFTER = "crash after"  # the process dies, and it is done
+
+
+class Weather(Struct):
+    """How likely each fate is at the moment, and how long a statement takes at most."""
+
+    undone: float = 0.0
+    ambiguous: float = 0.0
+    late: float = 0.0
+    slowest_ms: int = 20
+    crash_in: int | None = None  # dies at this statement from now
+    is_cut: bool = False
+    is_deaf: bool = False
+
+
+class Part:
+    """One part of the store, at the other end of the line."""
+
+    def __init__(self, line: "Line", name: str, part: object) -> None:
+        self._line = line
+        self._name = name
+        self._part = part
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        async def call(*arguments: object, **named: object) -> object:
+            method = getattr(self._part, name)
+            return await self._line.send(
+                f"{self._name}.{name}", lambda: method(*arguments, **named)
+            )
+
+        return call
+
+
+class Line:
+    """`Stores` for one process."""
+
+    def __init__(
+        self, store: MemoryStore, clock: VirtualClock, machine: Machine, random: Random
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._machine = machine
+        self._random = random
+        self._left: set[asyncio.Task[object]] = set()
+        self.weather = Weather()
+        self.crash: Callable[[], None] = machine.die
+        self.leases: Any = Part(self, "leases", store.leases)
+        self.timers: Any = Part(self, "timers", store.timers)
+        self.runs: Any = Part(self, "runs", store.runs)
+        self.jobs: Any = Part(self, "jobs", store.jobs)
+        self.history: Any = Part(self, "history", store.history)
+        self.tenants: Any = Part(self, "tenants", store.tenants)
+        self.idempotency: Any = Part(self, "idempotency", store.idempotency)
+
+    async def send(self, name: str, do: Callable[[], Awaitable[object]]) -> object:
+        """Does a statement, as its fate will have it."""
+        self._check_alive()
+        fate = self._draw()
+        delay_ns = self._random.randint(1, self.weather.slowest_ms) * MS
+        is_slow_back = self._random.random() < 0.5
+        if fate is Fate.CRASH_BEFORE:
+            await self._die()
+        if fate is Fate.UNDONE:
+            await self._take(delay_ns)
+            raise StoreUnavailable
+        if fate is Fate.LATE:
+            self._leave(do)
+            await self._take(delay_ns)
+            raise StoreTimeout
+        if not is_slow_back:
+            await self._take(delay_ns)
+            if self.weather.is_cut:
+                raise StoreUnavailable
+        answer = await do()
+        if fate is Fate.CRASH_AFTER:
+            await self._die()
+        if is_slow_back:
+            await self._take(delay_ns)
+        if fate is Fate.AMBIGUOUS or self.weather.is_cut:
+            raise StoreUnavailable
+        return answer
+
+    async def listen(self, on_hint: Callable[[Hint], None]) -> HintSource:
+        self._check_alive()
+        await self._take(self._random.randint(1, 5) * MS)
+        if self.weather.is_deaf or self.weather.is_cut:
+            raise StoreUnavailable
+        return await Ear.open(self, self._store, on_hint)
+
+    def hear(self, on_hint: Callable[[Hint], None], hint: Hint) -> None:
+        """Brings a hint to the process, in the order of whatever else comes."""
+        self._machine.post(lambda: on_hint(hint))
+
+    async def confirm(self, source: HintSource) -> None:
+        self._check_alive()
+        await source.confirm()
+        await self._take(self._random.randint(1, self.weather.slowest_ms) * MS)
+
+    async def _take(self, delay_ns: int) -> None:
+        await self._clock.sleep(delay_ns)
+        await self._machine.thawed()
+        self._check_alive()
+
+    def _draw(self) -> Fate:
+        weather = self.weather
+        luck = self._random.random()
+        if weather.crash_in is not None:
+            weather.crash_in -= 1
+            if weather.crash_in <= 0:
+                return Fate.CRASH_BEFORE if luck < 0.4 else Fate.CRASH_AFTER
+        if weather.is_cut or luck < weather.undone:
+            return Fate.UNDONE
+        if luck < weather.undone + weather.ambiguous:
+            return Fate.AMBIGUOUS
+        if luck < weather.undone + weather.ambiguous + weather.late:
+            return Fate.LATE
+        return Fate.FINE
+
+    def _leave(self, do: Callable[[], Awaitable[object]]) -> None:
+        """Lets a statement that is believed lost arrive."""
+
+        async def arrive() -> object:
+            await self._clock.sleep(self._random.randint(5, 1_500) * MS)
+            try:
+                return await do()
+            except Exception as error:  # noqa: BLE001 - nobody hears the answer
+                return error
+
+        task = asyncio.get_running_loop().create_task(arrive())
+        self._left.add(task)
+        task.add_done_callback(self._left.discard)
+
+    async def _die(self) -> None:
+        self.crash()
+        raise asyncio.CancelledError
+
+    def _check_alive(self) -> None:
+        if self._machine.is_dead:
+            raise asyncio.CancelledError
+
+
+class Ear:
+    """`HintSource`, until the line is cut or deaf: then it hears nothing more, and finds out."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._source: HintSource | None = None
+        self._is_broken = False
+
+    @classmethod
+    async def open(cls, line: Line, store: MemoryStore, on_hint: Callable[[Hint], None]) -> "Ear":
+        ear = cls(line)
+
+        def hear(hint: Hint) -> None:
+            ear.look()
+            if not ear._is_broken:
+                line.hear(on_hint, hint)
+
+        ear._source = await store.listen(hear)
+        return ear
+
+    def look(self) -> None:
+        weather = self._line.weather
+        self._is_broken = self._is_broken or weather.is_deaf or weather.is_cut
+
+    async def confirm(self) -> None:
+        assert self._source
+        self.look()
+        await self._line.confirm(self._source)
+        self.look()
+        if self._is_broken:
+            raise StoreUnavailable
+
+    async def close(self) -> None:
+        assert self._source
+        await self._source.close()

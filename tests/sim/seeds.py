@@ -1,0 +1,53 @@
+"""From a seed to a verdict."""
+
+import asyncio
+import logging
+
+import structlog
+from tests.checker.check import check
+from tests.checker.findings import Report
+from tests.checker.records import History
+from tests.sim.luck import Luck
+from tests.sim.mutants import Mutant
+from tests.sim.simulation import Simulation
+
+# Seeds that have found something, and what it was. They run always; a change of what the simulation
+# draws may make one of them look elsewhere.
+KEPT = {
+    3: "a run whose start nobody knows could not fail",
+    10: "a carried run that was accepted was sent again when its carrier left",
+    63: "a carried run that was accepted was never given up on",
+    90: "the retry of a deleted job was armed and forgotten",
+    380: "a job that was deleted during its claim fired",
+    2070: "a run that was answered during the sweep was forgotten",
+    2186: "a hand-over took the 202 of a run away",
+    20065: "the silence of an earlier attempt ended a run that was accepted again",
+    10179: "a run was taken for ended while its next attempt was armed",
+}
+
+
+async def simulate(seed: int) -> History:
+    """Runs the world of a seed to its end."""
+    _be_quiet()
+    return await Luck(Simulation(seed)).live()
+
+
+def judge(seed: int) -> Report:
+    """What the checker says of a seed. A process of the world that dies by itself raises."""
+    return check(asyncio.run(simulate(seed)))
+
+
+def judge_mutant(seed: int, mutant: Mutant) -> Report:
+    """The same for a product that is broken."""
+
+    async def simulate_broken() -> History:
+        _be_quiet()
+        world = Simulation(seed)
+        with mutant.break_it(world):
+            return await Luck(world, mutant.faults, mutant.requests).live()
+
+    return check(asyncio.run(simulate_broken()))
+
+
+def _be_quiet() -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

@@ -1,0 +1,171 @@
+"""A simulation: shards, workers, clients and bad luck, on one loop, in virtual time, from one seed.
+
+Invariant: the seed decides everything. What one part draws does not depend on what another has
+drawn: each has a source of its own.
+"""
+
+import asyncio
+from random import Random
+
+from msgspec import Struct
+from tests.checker.records import Offset
+from tests.sim.clients import Clients
+from tests.sim.logbook import Logbook
+from tests.sim.machine import Machine
+from tests.sim.network import Line, Weather
+from tests.sim.workers import Road, Workers
+
+from wheelsched.clock import DatabaseClock
+from wheelsched.config import ShardConfig
+from wheelsched.core.offset import ClockSample
+from wheelsched.shard.service import Shard, Surroundings
+from wheelsched.testing import MemoryStore, VirtualClock
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+START_US = 1_800_000_000 * 1_000_000
+CALM_S = 75  # after everything was healed: a refresh, and the longest chain of attempts
+
+
+class Process(Struct, eq=False):
+    """A shard daemon, on its machine."""
+
+    name: str
+    machine: Machine
+    line: Line
+    shard: Shard
+    task: "asyncio.Task[None]"
+
+
+class Simulation:
+    """One world."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.clock = VirtualClock(10**15)
+        self._began_ns = self.clock.now_ns()
+        self.offset_us = 0
+        self.store = MemoryStore(self.database_us)
+        self.tables = self.store._tables
+        self.logbook = Logbook(self.now_us)
+        self.workers = Workers(
+            self.clock, self.store, self.database_us, self.logbook, self.source("workers")
+        )
+        self.clients = Clients(
+            self.clock, self.store, self.database_us, self.logbook, self.source("clients")
+        )
+        self.processes: dict[str, Process] = {}
+        self._ended: list[asyncio.Task[None]] = []
+        self._names = 0
+        self._watch_owners()
+
+    def source(self, name: str) -> Random:
+        return Random(f"{self.seed} {name}")
+
+    def now_us(self) -> int:
+        """The reference: it never steps."""
+        return START_US + (self.clock.now_ns() - self._began_ns) // 1_000
+
+    def database_us(self) -> int:
+        return self.now_us() + self.offset_us
+
+    def start(self) -> Process:
+        """Starts a shard on a machine of its own."""
+        self._names += 1
+        name = f"shard-{self._names}"
+        random = self.source(name)
+        machine = Machine(self.clock, random.randint(0, 10**14))
+        line = Line(self.store, self.clock, machine, self.source(f"{name} line"))
+        around = Surroundings(
+            stores=line,
+            listen=line.listen,
+            dispatcher=Road(machine, self.workers),
+            machine=machine,
+            clock=DatabaseClock(machine, self._sample(machine)),
+            random=random,
+        )
+        shard = Shard(around, ShardConfig())
+        task = asyncio.get_running_loop().create_task(shard.run(), name=name)
+        process = Process(name, machine, line, shard, task)
+        line.crash = lambda: self.crash(process)
+        self.processes[name] = process
+        return process
+
+    def crash(self, process: Process) -> None:
+        """Ends a process at once; what it had sent goes on."""
+        now_us = self.now_us()
+        self.logbook.fault("crash", now_us, now_us, process.name)
+        process.machine.die()
+        process.task.cancel()
+        self._bury(process)
+
+    async def leave(self, process: Process) -> None:
+        """Asks a process to stop, and sees it go."""
+        process.shard.stop()
+        from_us = self.now_us()
+        while not process.task.done() and not process.machine.is_dead:
+            await self.clock.sleep(50 * MS)
+        self.logbook.fault("leave", from_us, self.now_us(), process.name)
+        self._bury(process)
+
+    def step_clock(self, by_us: int) -> None:
+        """Sets the database's clock to another time."""
+        self.offset_us += by_us
+        now_us = self.now_us()
+        self.logbook.offsets.append(Offset(from_us=now_us, offset_us=self.offset_us))
+        self.logbook.fault("clock", now_us, now_us + 5 * 1_000_000)
+
+    def heal(self) -> None:
+        """Nothing is broken any more."""
+        for process in self.processes.values():
+            process.line.weather = Weather()
+            if process.machine.is_frozen:
+                process.machine.thaw()
+        self.clients.loss = 0.0
+        self.workers.is_calm = True
+
+    def check_alive(self) -> None:
+        """Raises what a process has died of by itself."""
+        for process in (*self.processes.values(),):
+            if process.task.done():
+                process.task.result()
+                self._bury(process)
+
+    async def finish(self) -> None:
+        for process in tuple(self.processes.values()):
+            process.machine.die()
+            process.task.cancel()
+            self._bury(process)
+        await self.clock.run_ready()
+        for task in self._ended:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await self.clock.run_ready()
+
+    def _bury(self, process: Process) -> None:
+        if self.processes.pop(process.name, None) is not None:
+            self._ended.append(process.task)
+
+    def _sample(self, machine: Machine) -> ClockSample:
+        now_ns = machine.now_ns()
+        return ClockSample(sent_ns=now_ns, database_us=self.database_us(), received_ns=now_ns)
+
+    def _watch_owners(self) -> None:
+        """Notes every change of an owner at the statement that makes it."""
+        leases, tables = self.store.leases, self.tables
+        for name, ended in (
+            ("acquire", "released"),
+            ("release", "released"),
+            ("take_over", "taken_over"),
+            ("leave", "left"),
+        ):
+
+            async def noted(*arguments, _name=name, _ended=ended, **named):  # type: ignore[no-untyped-def] # as whatever it wraps
+                try:
+                    return await getattr(type(leases), _name)(leases, *arguments, **named)
+                finally:
+                    self.logbook.owners_changed(tables, _ended)
+
+            setattr(leases, name, noted)

@@ -1,0 +1,22 @@
+"""The checker against a product that is broken: each mutant has to be caught, and by its name."""
+
+import pytest
+from tests.sim.mutants import MUTANTS, SLOW_CLAIMS, Mutant
+from tests.sim.seeds import judge_mutant
+
+SEEDS = 25  # within which a mutant has to be caught
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_it_is_caught(mutant: Mutant) -> None:
+    seen: set[str] = set()
+    for seed in range(SEEDS):
+        seen |= judge_mutant(seed, mutant).names
+        if seen & mutant.caught_as:
+            return
+    pytest.fail(f"{mutant.name} passed {SEEDS} seeds, and was seen as {seen or 'nothing'} only")
+
+
+def test_the_fence_stops_the_claims_by_which_its_mutants_are_caught() -> None:
+    for seed in range(5):
+        assert "armed_after_tenure" not in judge_mutant(seed, SLOW_CLAIMS).names

@@ -1,0 +1,84 @@
+"""Whole worlds from seeds, each judged by the checker.
+
+`SIM_SEEDS=1 SIM_FIRST=4711` replays a world.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from hashlib import sha256
+from multiprocessing import get_context
+
+import msgspec
+import pytest
+from tests.checker.findings import Report
+from tests.sim.seeds import KEPT, judge, simulate
+
+COUNT = int(os.environ.get("SIM_SEEDS", "300"))
+FIRST = int(os.environ.get("SIM_FIRST", "10000"))
+SECONDS_PER_SEED = 5  # far more than it takes: what hangs is to end
+
+
+def judge_all(seeds: Iterable[int]) -> dict[int, Report]:
+    """The verdicts of many seeds, on all cores."""
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        seeds = list(seeds)
+        return dict(zip(seeds, pool.map(judge, seeds, chunksize=5), strict=True))
+
+
+def told(reports: dict[int, Report]) -> list[str]:
+    """What was found, with the seed to find it again."""
+    return [
+        f"seed {seed}: {finding.name} {finding.job} {finding.due_us} {finding.detail}"
+        for seed, report in reports.items()
+        for finding in report.findings
+    ]
+
+
+def test_what_was_found_once_is_not_found_again() -> None:
+    assert told(judge_all(KEPT)) == []
+
+
+@pytest.mark.timeout(60 + SECONDS_PER_SEED * COUNT)
+def test_every_promise_holds_in_every_world() -> None:
+    reports = judge_all(range(FIRST, FIRST + COUNT))
+    assert told(reports) == []
+    runs = sum(report.runs for report in reports.values())
+    takeovers_s = sorted(
+        took_us / 1e6 for report in reports.values() for took_us in report.takeovers_us
+    )
+    duplicates = sum((report.duplicates for report in reports.values()), Counter[str]())
+    print(f"\n{COUNT} worlds from seed {FIRST}: {runs} runs, nothing lost, early or stale")
+    print(f"duplicates, by the fault that explains them: {dict(duplicates)}")
+    if takeovers_s:
+        print(f"{len(takeovers_s)} takeovers, the longest after {takeovers_s[-1]:.1f} s")
+
+
+DIGEST = """
+import asyncio, sys
+from tests.sim.test_simulation import digest_of
+print(asyncio.run(digest_of(int(sys.argv[1]))))
+"""
+
+
+async def digest_of(seed: int) -> str:
+    return sha256(msgspec.json.encode(await simulate(seed))).hexdigest()
+
+
+@pytest.mark.parametrize("seed", [10, 2070, 20065])
+def test_a_seed_replays_exactly(seed: int) -> None:
+    here = asyncio.run(digest_of(seed))
+    assert asyncio.run(digest_of(seed)) == here
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", DIGEST, str(seed)],
+        env=os.environ | {"PYTHONHASHSEED": "4711", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert elsewhere.stdout.strip() == here
