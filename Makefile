@@ -28,11 +28,11 @@ $(VENV)/.built: $(VENV)/.installed $(EXTENSION)
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
-demo: setup ## half a million timers in one second, and how late they were
-	$(BIN)/python examples/half_a_million.py
+demo: setup ## 20,000 jobs at one instant, a shard killed in the middle, and what arrived
+	$(BIN)/wheelsched demo
 
 test: setup ## the tests, a few minutes
-	$(PYTEST) -m "not long"
+	$(PYTEST) -m "not long" -n auto --dist loadfile
 
 test-long: setup ## the tests with many more cases each: hours
 	HYPOTHESIS_PROFILE=long $(PYTEST)
@@ -49,7 +49,8 @@ test-asan: setup ## the wheel's tests on a build with the address and undefined-
 	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
 	$(PYTEST) -m "not long" -p no:cacheprovider $(WHEEL_TESTS)
 
-sim: setup ## the wheels on a virtual clock against their models, thousands of histories
+sim: setup ## 10,000 simulated clusters, and the wheels against their models; SEEDS=1 FIRST=4711
+	SIM_SEEDS=$(or $(SEEDS),10000) SIM_FIRST=$(or $(FIRST),0) $(PYTEST) -s tests/sim tests/checker
 	HYPOTHESIS_PROFILE=long $(PYTEST) tests/property/test_wheel.py tests/property/test_aio.py
 
 faults: test-asan ## the wheel with allocations that fail, under the sanitizers
