@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from tests.postgres import Connect, temporary_database, temporary_server, with_database
 
@@ -24,6 +25,12 @@ settings.register_profile(
 )
 settings.register_profile("long", settings.get_profile("default"), max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(autouse=True)
+def plain_logs() -> None:
+    """Whatever another test has made of the logs, this one sees all of them."""
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
