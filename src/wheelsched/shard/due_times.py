@@ -2,6 +2,9 @@
 
 Invariant: a due time that was put in is taken out once, or replaced, or forgotten with its job.
 What is here is a reminder: the database says what holds.
+
+A wheel never goes back. Once it was asked for what is due by an instant, whatever is due by then
+and comes later is given at once, however near its own time is.
 """
 
 from array import array
@@ -21,6 +24,7 @@ class DueTimes:
 
     def __init__(self, now_us: int) -> None:
         self._wheel = UUIDWheel(now_us * 1_000)
+        self._reached_us = now_us
         self._keys = bytearray(UUID_BYTES * ROOM)
         self._deadlines_ns = array("q", bytes(8 * ROOM))
         self._loads: list[dict[UUID, int | None]] = []  # what was moved while each was under way
@@ -32,6 +36,7 @@ class DueTimes:
         """Begins again, empty, at another time: a wheel never goes back."""
         self._wheel.close()
         self._wheel = UUIDWheel(now_us * 1_000)
+        self._reached_us = now_us
 
     def move(self, job_id: UUID, due_us: int | None) -> None:
         """Puts a job where its timer stands; None: beyond the horizon, or nowhere."""
@@ -61,9 +66,12 @@ class DueTimes:
         self._wheel.upsert_many(keys, deadlines_ns)
 
     def next_us(self) -> int | None:
-        """When the next one is due, or a little earlier."""
+        """When the next one is due, or a little earlier; 0 when it can be had at once."""
         next_ns = self._wheel.next_expiry()
-        return None if next_ns is None else next_ns // 1_000
+        if next_ns is None:
+            return None
+        next_us = next_ns // 1_000
+        return next_us if next_us > self._reached_us else 0
 
     def forecast(self, now_us: int, seconds: int) -> list[int]:
         """How many are due in each of the coming seconds, the past counted with the first."""
@@ -73,9 +81,10 @@ class DueTimes:
     def take(self, until_us: int, most: int) -> list[tuple[UUID, int]]:
         """At most so many, and `ROOM`, of those that are due by an instant, earliest first."""
         most = min(most, ROOM)
+        self._reached_us = max(self._reached_us, until_us)
         keys = memoryview(self._keys)[: most * UUID_BYTES]
         deadlines_ns = memoryview(self._deadlines_ns)[:most]
-        count = self._wheel.advance_into(until_us * 1_000, keys, deadlines_ns)
+        count = self._wheel.advance_into(self._reached_us * 1_000, keys, deadlines_ns)
         return [
             (
                 UUID(bytes=bytes(keys[place * UUID_BYTES : (place + 1) * UUID_BYTES])),

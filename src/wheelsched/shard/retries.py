@@ -1,6 +1,7 @@
 """The runs that wait for a further attempt, or for the one that a person asked for.
 
-Invariant: one entry per run, the latest that was heard of.
+Invariant: one entry per run, the latest that was heard of. What is due by the furthest instant that
+was ever asked for is given at once: the wheel has passed it and never goes back.
 """
 
 from collections.abc import Callable, Collection
@@ -17,6 +18,7 @@ class Retries:
     def __init__(self, now_us: int, on_put: Callable[[], None]) -> None:
         self._on_put = on_put
         self._wheel: ObjectWheel[Retry] = ObjectWheel(now_us * 1_000)
+        self._reached_us = now_us
         self._waiting: dict[RunKey, tuple[Retry, int]] = {}
 
     def __len__(self) -> int:
@@ -27,6 +29,7 @@ class Retries:
         waiting = [retry for retry, _ in self._waiting.values()]
         self._wheel.close()
         self._wheel = ObjectWheel(now_us * 1_000)
+        self._reached_us = now_us
         self._waiting.clear()
         for retry in waiting:
             self.put(retry)
@@ -51,13 +54,17 @@ class Retries:
             self.discard(key)
 
     def next_us(self) -> int | None:
-        """When the next attempt is due, or a little earlier."""
+        """When the next attempt is due, or a little earlier; 0 when it can be had at once."""
         next_ns = self._wheel.next_expiry()
-        return None if next_ns is None else next_ns // 1_000
+        if next_ns is None:
+            return None
+        next_us = next_ns // 1_000
+        return next_us if next_us > self._reached_us else 0
 
     def take(self, until_us: int, most: int) -> list[Retry]:
         """At most so many of those whose attempt is due by an instant."""
-        taken = self._wheel.advance(until_us * 1_000, most)
+        self._reached_us = max(self._reached_us, until_us)
+        taken = self._wheel.advance(self._reached_us * 1_000, most)
         for retry in taken:
             del self._waiting[retry.key]
         return taken

@@ -33,6 +33,20 @@ def test_what_is_past_comes_at_once_and_first() -> None:
     assert due_times.take(NOW + 2 * SECOND, 1) == [(IDS[1], NOW - 60 * SECOND)]
 
 
+def test_what_comes_behind_the_furthest_reach_is_given_at_once() -> None:
+    due_times = DueTimes(NOW)
+    due_times.put_many(horizon(NOW + 30 * SECOND, NOW + 30 * SECOND), 0, 2)
+    assert len(due_times.take(NOW + 60 * SECOND, 1)) == 1
+    assert due_times.next_us() == 0
+    assert len(due_times.take(NOW + SECOND, 1)) == 1
+    due_times.move(IDS[2], NOW + 10 * SECOND)
+    assert due_times.next_us() == 0
+    assert due_times.take(NOW + SECOND, 10) == [(IDS[2], NOW + 10 * SECOND)]
+    due_times.move(IDS[3], NOW + 90 * SECOND)
+    assert due_times.next_us() > NOW + 60 * SECOND  # type: ignore[operator]  # not None
+    assert due_times.take(NOW + 2 * SECOND, 10) == []
+
+
 def test_a_job_stands_at_one_due_time_or_none() -> None:
     due_times = DueTimes(NOW)
     due_times.move(IDS[0], NOW + SECOND)

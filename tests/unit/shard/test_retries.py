@@ -21,6 +21,15 @@ def test_a_run_waits_until_the_latest_time_that_was_heard_of() -> None:
     assert len(retries) == 0
 
 
+def test_what_comes_behind_the_furthest_reach_is_given_at_once() -> None:
+    retries = Retries(NOW, lambda: None)
+    assert retries.take(NOW + 60 * SECOND, 10) == []
+    retry = Retry(RunKey(uuid4(), NOW), NOW + 10 * SECOND)
+    retries.put(retry)
+    assert retries.next_us() == 0
+    assert retries.take(NOW + SECOND, 10) == [retry]
+
+
 def test_partitions_that_go_take_their_retries_along() -> None:
     retries = Retries(NOW, lambda: None)
     keys = [RunKey(uuid4(), NOW) for _ in range(50)]
