@@ -38,7 +38,8 @@ class LeadConfig(Struct, frozen=True, kw_only=True):
     """How far ahead of their time runs are armed."""
 
     least_us: int = SECOND
-    headroom: float = 2.0  # of the time that arming should take: the rest is for on-time work
+    headroom: float = 4.0  # a crowd is begun so many times earlier than arming it should take
+    haste: float = 2.0  # with less than this of it left, arming rests no more
     first_rate: float = 2_000.0  # runs a second, until the first batches have been measured
 
 

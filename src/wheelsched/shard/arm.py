@@ -4,7 +4,8 @@ Invariant: a run is handed to fire only when its claim has committed under our l
 due time of its job is computed from the one that was claimed, never from now.
 
 What is most urgent goes first. A crowded second is begun early and armed in batches sorted by job
-id, at a pace that leaves the database time for the rest.
+id, at a pace that leaves the database time for the rest. When time is short two batches are under
+way at once: while the database claims one, the requests of another are made here.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.claims import Claims
 from wheelsched.shard.context import Context
 from wheelsched.shard.due_times import ROOM, DueTimes
-from wheelsched.shard.lead import ArmingRate, lead_us
+from wheelsched.shard.lead import ArmingRate, Lead, look_ahead
 from wheelsched.shard.preparation import Preparation
 from wheelsched.shard.results import Verdict, unprepared
 from wheelsched.shard.retries import Retries
@@ -38,6 +39,7 @@ STEP_US = 100 * MILLISECOND  # what is due within one step of the lead is armed 
 FORECAST_S = 60
 FORECAST_EVERY_US = SECOND
 TURN = 20  # jobs decided about, or requests prepared, in one turn of the loop
+AT_ONCE = 2  # batches under way when time is short
 
 
 class Outlets(Struct, frozen=True):
@@ -73,12 +75,13 @@ class Arm:
         self._retries = retries
         self._preparation = preparation
         self._outlets = outlets
-        self._claims = Claims(context)
         self._rate = ArmingRate(context.config.lead)
-        self._lead_us = context.config.lead.least_us
+        self._lead = Lead(context.config.lead.least_us)
         self._forecast_us = 0  # when the lead was computed last
         self._chunks: list[tuple[int, int, list[tuple[UUID, int]]]] = []
         self._numbers = count()
+        self._batches: set[asyncio.Task[None]] = set()  # under way
+        self._claimed: set[UUID] = set()  # the jobs in them
         self._woken = asyncio.Event()
         self._alarm = context.clock.alarm(self._woken.set)
 
@@ -89,37 +92,49 @@ class Arm:
     async def run(self) -> None:
         """Arms until it is cancelled."""
         try:
-            while True:
-                self._woken.clear()
-                if self._context.tenure.is_trusted:
-                    await self._round()
-                else:
-                    await self._context.clock.sleep(STEP_US * 1_000)
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    self._woken.clear()
+                    if self._context.tenure.is_trusted:
+                        await self._round(tasks)
+                    else:
+                        await self._context.clock.sleep(STEP_US * 1_000)
         finally:
             self._alarm.close()
 
-    async def _round(self) -> None:
+    async def _round(self, tasks: asyncio.TaskGroup) -> None:
         """Arms the most urgent batch, or waits for one."""
         now_us = self._context.clock.now_us()
         self._look_ahead(now_us)
         self._gather(now_us)
-        waiting = self._retries.take(now_us + self._lead_us, BATCH)
+        waiting = self._retries.take(now_us + self._lead.us, BATCH)
         chunk = heapq.heappop(self._chunks)[2] if self._chunks else []
         if not waiting and not chunk:
             await self._wait_until(self._next_us(now_us))
             return
-        started_us = self._context.tenure.now_us()
-        async with self._context.arming:
+        batch = tasks.create_task(self._arm_batch(waiting, chunk))
+        self._batches.add(batch)
+        batch.add_done_callback(self._batches.discard)
+        if self._lead.is_hasty and self._chunks:
+            while len(self._batches) >= AT_ONCE:
+                await asyncio.wait(self._batches, return_when=asyncio.FIRST_COMPLETED)
+            return
+        began_us = self._context.tenure.now_us()
+        await asyncio.wait(self._batches)
+        if chunk and min(due_us for _, due_us in chunk) > now_us + 2 * SECOND:
+            took_us = self._context.tenure.now_us() - began_us
+            await self._wait_until(self._context.clock.now_us() + took_us)
+
+    async def _arm_batch(self, waiting: Sequence[Retry], chunk: Sequence[tuple[UUID, int]]) -> None:
+        began_us = self._context.tenure.now_us()
+        async with self._context.arming.passing():
             with self._context.changes.kept():
                 await self._arm_retries(waiting)
             with self._context.changes.kept():
                 await self._arm(chunk)
-        took_us = self._context.tenure.now_us() - started_us
-        self._rate.measured(len(chunk), took_us)
-        self._context.vitals.store.arms.observe(took_us, len(chunk) + len(waiting))
-        if chunk and min(due_us for _, due_us in chunk) > now_us + 2 * SECOND:
-            rest_us = int(took_us * (self._context.config.lead.headroom - 1))
-            await self._wait_until(self._context.clock.now_us() + rest_us)
+        ended_us = self._context.tenure.now_us()
+        self._rate.measured(len(chunk), began_us, ended_us)
+        self._context.vitals.store.arms.observe(ended_us - began_us, len(chunk) + len(waiting))
 
     def _look_ahead(self, now_us: int) -> None:
         if now_us - self._forecast_us >= FORECAST_EVERY_US or now_us < self._forecast_us:
@@ -127,7 +142,7 @@ class Arm:
             for due_us, _, chunk in self._chunks:
                 second = max(due_us - now_us, 0) // SECOND
                 forecast[min(second, FORECAST_S - 1)] += len(chunk)
-            self._lead_us = lead_us(forecast, self._rate.per_second, self._context.config.lead)
+            self._lead = look_ahead(forecast, self._rate.per_second, self._context.config.lead)
             self._forecast_us = now_us
 
     def _gather(self, now_us: int) -> None:
@@ -136,7 +151,7 @@ class Arm:
         most = min(PORTION if len(self._chunks) < PORTION // BATCH else BATCH, room)
         if most <= 0:
             return
-        taken = self._due_times.take(now_us + self._lead_us + STEP_US, most)
+        taken = self._due_times.take(now_us + self._lead.us + STEP_US, most)
         taken.sort(key=lambda entry: entry[0].int)
         for start in range(0, len(taken), BATCH):
             chunk = taken[start : start + BATCH]
@@ -146,7 +161,9 @@ class Arm:
     def _next_us(self, now_us: int) -> int:
         """When there is something to arm, or a crowd may have come into sight."""
         due_us, retry_us = self._due_times.next_us(), self._retries.next_us()
-        wanted_us = [next_us - self._lead_us for next_us in (due_us, retry_us) if next_us]
+        wanted_us = [
+            next_us - self._lead.us for next_us in (due_us, retry_us) if next_us is not None
+        ]
         if due_us is not None:
             in_sight_us = due_us - FORECAST_S * SECOND
             wanted_us.append(max(in_sight_us, now_us + FORECAST_EVERY_US))
@@ -158,9 +175,23 @@ class Arm:
 
     async def _arm(self, chunk: Sequence[tuple[UUID, int]]) -> None:
         """Claims the due times of a batch, and prepares what was won."""
-        due_us = {job_id: due for job_id, due in chunk if self._context.tenure.may_arm(job_id)}
+        due_us = {job_id: due for job_id, due in chunk if self._may_claim(job_id)}
         if not due_us:
             return
+        self._claimed |= due_us.keys()
+        try:
+            await self._claim(due_us)
+        finally:
+            self._claimed -= due_us.keys()
+
+    def _may_claim(self, job_id: UUID) -> bool:
+        """Whether a job is ours to arm. One that is being claimed is looked at again after that."""
+        if job_id in self._claimed:
+            self._outlets.reload(job_id)
+            return False
+        return self._context.tenure.may_arm(job_id)
+
+    async def _claim(self, due_us: dict[UUID, int]) -> None:
         jobs = [
             job
             for job in await self._preparation.read_jobs(due_us.keys())
@@ -171,11 +202,12 @@ class Arm:
             for start in range(0, len(jobs), TURN)
             for plan in await self._plan(jobs[start : start + TURN], due_us)
         ]
-        lost = await self._claims.arm([plan.claim for plan in plans]) if plans else set()
+        claims = Claims(self._context)
+        lost = await claims.arm([plan.claim for plan in plans]) if plans else set()
         self._count(plans, lost)
         for start in range(0, len(plans), TURN):
             for plan in plans[start : start + TURN]:
-                self._follow(plan, lost)
+                self._follow(plan, lost, claims.refused)
             await self._context.clock.sleep(0)
 
     async def _plan(self, jobs: Sequence[Job], due_us: dict[UUID, int]) -> list[Plan]:
@@ -226,7 +258,7 @@ class Arm:
     def _is_lost(claim: Claim, lost: set[RunKey]) -> bool:
         return any(RunKey(claim.job_id, run.due_us) in lost for run in claim.runs)
 
-    def _follow(self, plan: Plan, lost: set[RunKey]) -> None:
+    def _follow(self, plan: Plan, lost: set[RunKey], refused: set[RunKey]) -> None:
         """Hands the runs that were won to fire, and puts the next due time in its place."""
         job, claim = plan.job, plan.claim
         for fire, claimed in zip(plan.fires, claim.runs, strict=True):
@@ -239,7 +271,7 @@ class Arm:
                     lane=fire.lane,
                 )
                 self._prepare(job, run, claimed.token, fire.fire_at_us)
-        if claim.key in self._claims.refused:
+        if claim.key in refused:
             self._set_aside(job.job_id)
             return
         if self._is_lost(claim, lost) or self._context.changes.concern(job.job_id):
@@ -270,10 +302,11 @@ class Arm:
         ]
         if not claims:
             return
-        runs = await self._claims.arm_retries(claims)
+        sent = Claims(self._context)
+        runs = await sent.arm_retries(claims)
         won = {run.key for run in runs}
         for claim in claims:
-            if claim.key not in won and claim.key not in self._claims.refused:
+            if claim.key not in won and claim.key not in sent.refused:
                 self._outlets.reload(claim.key.job_id)
         jobs = await self._preparation.read_jobs({run.job_id for run in runs})
         by_id = {job.job_id: job for job in jobs}

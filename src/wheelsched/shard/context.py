@@ -1,13 +1,12 @@
 """What every stage of one shard shares, for as long as one lease lasts."""
 
-import asyncio
-
 from msgspec import Struct
 
 from wheelsched.clock import DatabaseClock
 from wheelsched.config import ShardConfig
 from wheelsched.ports import Clock, Stores
 from wheelsched.shard.freshness import Changes
+from wheelsched.shard.gate import Gate
 from wheelsched.shard.patience import Patience
 from wheelsched.shard.tenure import Tenure
 from wheelsched.shard.unfinished import Unfinished
@@ -28,5 +27,5 @@ class Context(Struct, frozen=True, eq=False, kw_only=True):
     vitals: Vitals
     patience: Patience
     config: ShardConfig
-    arming: asyncio.Lock  # held while a claim is under way
+    arming: Gate  # passed while a claim is under way
     changes: Changes  # that were heard of meanwhile

@@ -39,7 +39,7 @@ class HandOver:
     async def __call__(self, partitions: Collection[int], *, is_leaving: bool = False) -> None:
         """Gives partitions up, after what is armed for them is in good hands."""
         context, tenure = self._context, self._context.tenure
-        async with context.arming:
+        async with context.arming.closed():
             tenure.drop(partitions)
             self._stages.forget(partitions)
             until_us = context.clock.now_us() + CARRIED_US

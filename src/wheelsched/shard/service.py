@@ -18,6 +18,7 @@ from wheelsched.errors import LeaseLost, StoreError
 from wheelsched.ports import Clock, Dispatcher, Stores
 from wheelsched.shard.context import Context
 from wheelsched.shard.freshness import Changes
+from wheelsched.shard.gate import Gate
 from wheelsched.shard.listener import Listen
 from wheelsched.shard.patience import LONGEST_PAUSE_NS, Patience
 from wheelsched.shard.pipeline import Pipeline
@@ -95,7 +96,7 @@ class Shard:
             vitals=self.vitals,
             patience=Patience(around.machine, tenure, self.vitals, around.random),
             config=self._config,
-            arming=asyncio.Lock(),
+            arming=Gate(),
             changes=Changes(),
         )
 

@@ -105,7 +105,7 @@ class Sweep:
             await context.clock.sleep(context.config.refresh_us * 1_000)
             await self._preparation.refresh()
             if context.unfinished.armed_count <= MOST_COMPARED and context.tenure.is_trusted:
-                async with context.arming:
+                async with context.arming.closed():
                     await self._take_up(context.tenure.ready_partitions)
                     await self._mark()
 

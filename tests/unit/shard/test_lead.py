@@ -1,12 +1,12 @@
 from wheelsched.config import LeadConfig
 from wheelsched.core.duration import SECOND
-from wheelsched.shard.lead import ArmingRate, lead_us
+from wheelsched.shard.lead import ArmingRate, look_ahead
 
-CONFIG = LeadConfig(least_us=SECOND, headroom=2.0, first_rate=10_000.0)
+CONFIG = LeadConfig(least_us=SECOND, headroom=2.0, haste=1.0, first_rate=10_000.0)
 
 
 def lead_s(forecast: list[int], rate: float = 10_000.0) -> float:
-    return lead_us(forecast, rate, CONFIG) / SECOND
+    return look_ahead(forecast, rate, CONFIG).us / SECOND
 
 
 def test_with_nothing_ahead_the_lead_is_the_least() -> None:
@@ -38,14 +38,27 @@ def test_a_slow_database_makes_the_lead_longer() -> None:
     assert lead_s(forecast, rate=1_000) == 31
 
 
+def test_there_is_time_to_rest_until_half_of_the_headroom_is_used_up() -> None:
+    # 100,000 take 10 s without a pause.
+    assert not look_ahead([0] * 12 + [100_000], 10_000.0, CONFIG).is_hasty
+    assert look_ahead([0] * 11 + [100_000], 10_000.0, CONFIG).is_hasty
+
+
 def test_the_rate_follows_the_batches() -> None:
     rate = ArmingRate(CONFIG)
-    for _ in range(50):
-        rate.measured(1_000, 50_000)
+    for batch in range(50):
+        rate.measured(1_000, batch * SECOND, batch * SECOND + 50_000)
+    assert 19_000 < rate.per_second <= 20_000
+
+
+def test_batches_that_overlap_count_from_the_end_of_the_one_before() -> None:
+    rate = ArmingRate(CONFIG)
+    for batch in range(50):
+        rate.measured(1_000, batch * 50_000, (batch + 2) * 50_000)
     assert 19_000 < rate.per_second <= 20_000
 
 
 def test_small_batches_say_nothing_about_the_rate() -> None:
     rate = ArmingRate(CONFIG)
-    rate.measured(3, 50_000)
+    rate.measured(3, 0, 50_000)
     assert rate.per_second == 10_000

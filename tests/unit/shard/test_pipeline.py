@@ -59,6 +59,28 @@ async def test_one_that_is_registered_50_ms_ahead_is_on_time(world: World) -> No
     assert world.times == [pytest.approx(3.05, abs=0.001)]
 
 
+async def test_after_a_crowd_was_armed_far_ahead_the_next_ones_are_on_time(world: World) -> None:
+    await world.register_many(["+40"] * 20, "crowd")
+    world.start(config=ShardConfig(lead=LeadConfig(first_rate=1.0)))
+    await world.advance(3)
+    assert world.shards["a"][0].vitals.runs.armed == 20
+    failed = False
+
+    async def fail_once(route: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        nonlocal failed
+        is_first, failed = not failed, True
+        return [
+            Failed(http_status=503, error="busy") if is_first else Succeeded(http_status=200)
+        ] * len(callbacks)
+
+    world.handler = fail_once
+    await world.register("+3.05", retry=RetryPolicy(initial_us=SECOND))
+    await world.advance(5)
+    assert world.times[0] == pytest.approx(3.05, abs=0.001)
+    assert len(world.times) == 2
+    assert world.times[1] < 4.2
+
+
 async def test_without_hints_it_comes_with_the_next_refresh(world: World) -> None:
     world.start()
     await world.advance(3)
