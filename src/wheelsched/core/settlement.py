@@ -24,6 +24,9 @@ class Settlement(Struct, frozen=True, kw_only=True):
     job_event: JobEvent | None = None
 
 
+_SUCCEEDED = Settlement(event=RunEvent.SUCCEED)  # nearly all of them, in one object
+
+
 def decide(
     policy: RetryPolicy, outcome: Outcome, *, attempt: int, now_us: int, random: Random
 ) -> Settlement:
@@ -32,7 +35,7 @@ def decide(
         raise InvalidAttempt
     match outcome:
         case Succeeded():
-            return Settlement(event=RunEvent.SUCCEED)
+            return _SUCCEEDED
         case Accepted():
             return Settlement(event=RunEvent.ACCEPT)
         case Failed() if attempt < policy.max_attempts:

@@ -70,7 +70,6 @@ class Fire:
         self._recheck = outlets.recheck
         self._timetable = Timetable(context.clock, self._come_due)
         self._due: dict[UUID, deque[Batch]] = {}
-        self._in_flight: set[Batch] = set()
         self._is_feeding = False
         self._is_pumping = False
         self._tasks: asyncio.TaskGroup | None = None
@@ -78,9 +77,9 @@ class Fire:
         self._queue_alarm = context.machine.alarm(self.pump)
 
     @property
-    def in_flight(self) -> Collection[Batch]:
-        """What was sent, or is being sent, and has no answer."""
-        return self._in_flight
+    def is_feeding(self) -> bool:
+        """Whether runs whose time has come are still on their way into the queue."""
+        return bool(self._due)
 
     async def run(self) -> None:
         """Sends until it is cancelled."""
@@ -215,7 +214,7 @@ class Fire:
     def _certain(self, runs: Sequence[ArmedRun], *, is_fresh: bool) -> list[ArmedRun]:
         """Those that may go out without another look. The others are held until it was taken."""
         runs = [run for run in runs if not run.is_withdrawn]
-        doubtful = [run for run in runs if run.is_doubtful or not is_fresh]
+        doubtful = [run for run in runs if run.is_doubtful] if is_fresh else runs
         if not doubtful:
             return runs
         for run in doubtful:
@@ -308,7 +307,6 @@ class Fire:
         assert self._tasks
         batch.runs = self._certain(batch.runs, is_fresh=True)
         if batch.runs:
-            self._in_flight.add(batch)
             self._tasks.create_task(self._dispatch(batch))
         else:
             self._queue.done(batch, self._context.tenure.now_us(), failed=None)
@@ -333,8 +331,6 @@ class Fire:
         except Exception:  # one request must never end the shard
             log.exception("request.failed", origin=batch.route.origin)
             outcomes = [Failed(error=OUR_FAULT)] * len(batch)
-        finally:
-            self._in_flight.discard(batch)
         self._came_back(batch, outcomes)
         self.pump()
 

@@ -46,7 +46,10 @@ class Pipeline:
         self._freshness = freshness = Freshness()
 
         self.settle = settle.Settle(
-            context, retries, settle.Sequels(self._ended, self._accepted), random
+            context,
+            retries,
+            settle.Sequels(self._ended, self._accepted, lambda: self.fire.is_feeding),
+            random,
         )
         self.fire = fire.Fire(
             context,

@@ -2,7 +2,11 @@
 
 Invariant: what was decided about a result is decided once, and written however often the store has
 to be asked. What follows from a result follows after it was written: a run that ended makes
-room for the next, one that failed waits for its retry, one that was accepted is watched.
+room for the next, one that failed waits for its retry, one that was accepted is watched. Two
+results of one run are written one after the other, in the order in which they came.
+
+Nobody waits for a write as for a dispatch: while runs that are due are still on their way to the
+socket, results wait, for a while.
 """
 
 import asyncio
@@ -32,15 +36,19 @@ from wheelsched.shard.retries import Retries
 log = structlog.get_logger("wheelsched.shard")
 
 BATCH = 1_000
+AT_ONCE = 2  # batches being written: the database writes one while another is made or followed
 LINGER_NS = 20_000_000  # how long the first result of a batch waits for others
-FINISH_EVERY_US = SECOND  # between two statements that end jobs, unless a batch is full
+TURN = 100  # results followed up in one turn of the loop
+MOST_LINGER_US = SECOND  # how long results give way to runs that are due
+FINISH_NS = 1_000_000_000  # how long a job that is over waits for others, unless a batch is full
 
 
 class Sequels(Struct, frozen=True):
-    """What follows after a result was written."""
+    """What follows after a result was written, and whether to wait with that."""
 
     ended: Callable[[RunKey], None]
     accepted: Callable[[ArmedRun], None]
+    gives_way: Callable[[], bool]
 
 
 class Settle:
@@ -54,12 +62,14 @@ class Settle:
         self._sequels = sequels
         self._random = random
         self._results: deque[Result | Verdict] = deque()
+        self._writes: set[asyncio.Task[None]] = set()  # under way
+        self._writing: set[RunKey] = set()  # the runs in them
         self._arrived = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._ending: set[UUID] = set()  # jobs without a further due time, and with a run
-        self._over: list[UUID] = []  # jobs without either
-        self._finished_us = 0
+        self._over: deque[UUID] = deque()  # jobs without either
+        self._is_over = asyncio.Event()
 
     def put(self, result: Result | Verdict) -> None:
         """Takes a result, to be written soon."""
@@ -73,21 +83,39 @@ class Settle:
             self._ending.add(job_id)
         else:
             self._over.append(job_id)
-            self._arrived.set()
+            self._is_over.set()
 
     async def run(self) -> None:
         """Writes until it is cancelled."""
-        while True:
-            await self._arrived.wait()
-            if len(self._results) < BATCH:
-                await self._context.clock.sleep(LINGER_NS)
-            if self._results:
-                await self._write(self._take())
-            if not self._results:
-                self._is_idle.set()
-                await self._finish()
-            if not self._results and not self._over:
-                self._arrived.clear()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_finishing())
+            while True:
+                await self._arrived.wait()
+                await self._linger()
+                await self._write_some(tasks)
+                if not self._results:
+                    self._is_idle.set()
+                    self._arrived.clear()
+
+    async def _linger(self) -> None:
+        """Waits for company, and until what is due is on its way."""
+        clock, tenure = self._context.clock, self._context.tenure
+        if len(self._results) < BATCH:
+            await clock.sleep(LINGER_NS)
+        until_us = tenure.now_us() + MOST_LINGER_US
+        while self._sequels.gives_way() and tenure.now_us() < until_us:
+            await clock.sleep(LINGER_NS)
+
+    async def _write_some(self, tasks: asyncio.TaskGroup) -> None:
+        """Begins to write a batch; ends when all are written, or when there is work for another."""
+        batch = self._take()
+        if batch:
+            write = tasks.create_task(self._write(batch))
+            self._writes.add(write)
+            write.add_done_callback(self._writes.discard)
+        most = AT_ONCE if batch and len(self._results) >= BATCH else 1
+        while len(self._writes) >= most:
+            await asyncio.wait(self._writes, return_when=asyncio.FIRST_COMPLETED)
 
     async def drained(self) -> None:
         """Returns when everything that was put is written."""
@@ -100,16 +128,24 @@ class Settle:
             part = settled[start : start + BATCH]
             await self._insist(part)
 
-    async def _finish(self) -> None:
+    async def _keep_finishing(self) -> None:
         """Ends jobs that are over. Results go first: nobody waits for this."""
-        now_us = self._context.tenure.now_us()
-        is_due = now_us - self._finished_us >= FINISH_EVERY_US or len(self._over) >= BATCH
-        if self._over and is_due:
-            self._finished_us = now_us
-            over, self._over = self._over[:BATCH], self._over[BATCH:]
-            await self._context.patience.insist_leased(
-                "job.finish", lambda lease: self._context.stores.timers.finish(lease, over)
-            )
+        clock = self._context.clock
+        while True:
+            await self._is_over.wait()
+            await clock.sleep(FINISH_NS if len(self._over) < BATCH else LINGER_NS)
+            if len(self._results) >= BATCH:
+                continue
+            over = [self._over.popleft() for _ in range(min(BATCH, len(self._over)))]
+            if not self._over:
+                self._is_over.clear()
+            await self._finish(over)
+
+    async def _finish(self, job_ids: Sequence[UUID]) -> None:
+        timers = self._context.stores.timers
+        await self._context.patience.insist_leased(
+            "job.finish", lambda lease: timers.finish(lease, job_ids)
+        )
 
     def _end(self, key: RunKey) -> None:
         """A run has ended, and perhaps its job with it."""
@@ -117,31 +153,41 @@ class Settle:
         if key.job_id in self._ending and not self._context.unfinished.has_any(key.job_id):
             self._ending.discard(key.job_id)
             self._over.append(key.job_id)
+            self._is_over.set()
 
     def _take(self) -> list[Result | Verdict]:
-        """A batch, with no run twice: two results of one are written one after the other."""
+        """A batch of which no run is in it twice, or being written."""
         taken: dict[RunKey, Result | Verdict] = {}
-        while self._results and len(taken) < BATCH and self._results[0].key not in taken:
-            result = self._results.popleft()
-            taken[result.key] = result
+        results, writing = self._results, self._writing
+        while results and len(taken) < BATCH:
+            key = results[0].key
+            if key in taken or key in writing:
+                break
+            taken[key] = results.popleft()
         return list(taken.values())
 
     async def _write(self, results: Sequence[Result | Verdict]) -> None:
+        keys = [result.key for result in results]
+        self._writing.update(keys)
+        try:
+            await self._write_batch(results)
+        finally:
+            self._writing.difference_update(keys)
+
+    async def _write_batch(self, results: Sequence[Result | Verdict]) -> None:
         context = self._context
-        settled = [self._decide(result) for result in results]
+        now_us = context.clock.now_us()
+        settled = [self._decide(result, now_us) for result in results]
         started_us = context.tenure.now_us()
-        stale, refused = await self._insist(settled)
+        answer = await self._insist(settled)
+        stale, refused = set(answer.answers), answer.refused
         context.vitals.store.settles.observe(context.tenure.now_us() - started_us, len(settled))
-        for result, written in zip(results, settled, strict=True):
-            if written.key in refused:
-                continue  # it stays live here: sending it again would be refused again
-            if written.key in stale:
-                context.vitals.runs.stale_outcomes += 1
-                log.info("outcome.stale", **about_run(written.key, written.token))
-                self._end(written.key)
-            else:
-                self._count(written)
-                self._follow(result, written)
+        for start in range(0, len(results), TURN):
+            for result, written in zip(
+                results[start : start + TURN], settled[start : start + TURN], strict=True
+            ):
+                self._written(result, written, stale=stale, refused=refused)
+            await context.clock.sleep(0)
         await self._pause_gone(
             {
                 result.key.job_id: result.run.version
@@ -149,6 +195,24 @@ class Settle:
                 if isinstance(result, Result) and isinstance(result.outcome, Gone)
             }
         )
+
+    def _written(
+        self,
+        result: Result | Verdict,
+        written: Settled,
+        *,
+        stale: set[RunKey],
+        refused: set[RunKey],
+    ) -> None:
+        if written.key in refused:
+            return  # it stays live here: sending it again would be refused again
+        if written.key in stale:
+            self._context.vitals.runs.stale_outcomes += 1
+            log.info("outcome.stale", **about_run(written.key, written.token))
+            self._end(written.key)
+        else:
+            self._count(written)
+            self._follow(result, written)
 
     async def _insist(self, settled: Sequence[Settled]) -> InParts[RunKey]:
         return await self._context.patience.insist_in_parts(
@@ -161,8 +225,7 @@ class Settle:
             "run.settle", lambda: runs.settle(settled), even_if_refused=False
         )
 
-    def _decide(self, result: Result | Verdict) -> Settled:
-        now_us = self._context.clock.now_us()
+    def _decide(self, result: Result | Verdict, now_us: int) -> Settled:
         if isinstance(result, Verdict):
             return Settled(
                 key=result.key,

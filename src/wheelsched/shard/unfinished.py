@@ -115,9 +115,9 @@ class Unfinished:
     def end(self, key: RunKey) -> None:
         """Forgets a live run: it has a final outcome, or is somebody else's."""
         live = self._live.get(key.job_id, ())
-        left = tuple(run for run in live if run.key != key)
+        left = [run for run in live if run.key != key]
         if left:
-            self._live[key.job_id] = left
+            self._live[key.job_id] = tuple(left)
         elif live:
             del self._live[key.job_id]
 
@@ -178,8 +178,10 @@ class Unfinished:
     def _add(self, live: LiveRun) -> None:
         """A run that goes on keeps its place among those of its job."""
         job_id = live.key.job_id
-        known = self._live.get(job_id, ())
-        if any(run.key == live.key for run in known):
+        known = self._live.get(job_id)
+        if known is None:
+            self._live[job_id] = (live,)
+        elif any(run.key == live.key for run in known):
             self._live[job_id] = tuple(live if run.key == live.key else run for run in known)
         else:
             self._live[job_id] = (*known, live)
