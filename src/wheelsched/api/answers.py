@@ -4,12 +4,11 @@ Invariant: what is written of a job, sent back as a document, makes the same job
 """
 
 from collections.abc import Sequence
-from typing import assert_never
 
 from wheelsched.core.compile import compile_schedule
 from wheelsched.core.duration import MILLISECOND, format_duration
 from wheelsched.core.model import Attempt, Job, JobState, Run, RunKey, format_run_id
-from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
+from wheelsched.core.outcome import told
 from wheelsched.core.spec import Schedule
 from wheelsched.wire.instant import instant, instant_or_none
 from wheelsched.wire.job import (
@@ -116,7 +115,7 @@ def _attempt_answers(run: Run, attempts: Sequence[Attempt]) -> list[AttemptAnswe
 
 
 def _attempt_answer(attempt: Attempt) -> AttemptAnswer:
-    http_status, error = _words_of(attempt.outcome)
+    http_status, error = (None, None) if attempt.outcome is None else told(attempt.outcome)
     return AttemptAnswer(
         attempt=attempt.attempt,
         token=attempt.token,
@@ -139,15 +138,3 @@ def _last_attempt(run: Run, *, is_first: bool) -> AttemptAnswer:
         http_status=run.http_status,
         error=run.error,
     )
-
-
-def _words_of(outcome: Outcome | None) -> tuple[int | None, str | None]:
-    match outcome:
-        case None:
-            return None, None
-        case Succeeded() | Accepted():
-            return outcome.http_status, None
-        case Failed() | Rejected() | Gone():
-            return outcome.http_status, outcome.error
-        case never:
-            assert_never(never)

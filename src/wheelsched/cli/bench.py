@@ -84,8 +84,8 @@ def wheel(
     heap: list[tuple[int, int]] = []
 
     def push_all() -> None:
-        for entry in zip(deadlines, keys, strict=True):
-            heapq.heappush(heap, entry)
+        for pair in zip(deadlines, keys, strict=True):
+            heapq.heappush(heap, pair)
 
     def pop_until(now_ns: int) -> None:
         while heap and heap[0][0] <= now_ns:

@@ -1,6 +1,6 @@
 """The runs that wait for a further attempt, or for the one that a person asked for.
 
-Invariant: one entry per run, the latest that was heard of.
+Invariant: one retry per run, the latest that was heard of.
 """
 
 from collections.abc import Callable, Collection

@@ -1,15 +1,14 @@
-"""Stage *settle*: results are written back, in batches.
+"""Stage *settle*: reports are written back, in batches.
 
-Invariant: what was decided about a result is decided once, and written however often the store has
-to be asked. What follows from a result follows after it was written: a run that ended makes
+Invariant: what was decided about a report is decided once, and written however often the store has
+to be asked. What follows from a report follows after it was written: a run that ended makes
 room for the next, one that failed waits for its retry, one that was accepted is watched.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import assert_never
 from uuid import UUID
 
 import structlog
@@ -18,33 +17,33 @@ from msgspec import Struct
 from wheelsched.core import settlement
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import FINAL_STATES, RunKey, RunState
-from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
+from wheelsched.core.outcome import told
 from wheelsched.core.partition import partition_of
-from wheelsched.core.state import move_run
+from wheelsched.core.state import JobEvent, move_run
 from wheelsched.logs import about_run
 from wheelsched.ports import Retry, Settled
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.context import Context
 from wheelsched.shard.patience import InParts
-from wheelsched.shard.results import Result, Verdict
+from wheelsched.shard.reports import Report, Ruling
 from wheelsched.shard.retries import Retries
 
 log = structlog.get_logger("wheelsched.shard")
 
 BATCH = 1_000
-LINGER_NS = 20_000_000  # how long the first result of a batch waits for others
+LINGER_NS = 20_000_000  # how long the first report of a batch waits for others
 FINISH_EVERY_US = SECOND  # between two statements that end jobs, unless a batch is full
 
 
 class Sequels(Struct, frozen=True):
-    """What follows after a result was written."""
+    """What follows after a report was written."""
 
     ended: Callable[[RunKey], None]
     accepted: Callable[[ArmedRun], None]
 
 
 class Settle:
-    """Writes results. Bounded by what may be in flight: a result is one of those."""
+    """Writes reports. Bounded by what may be in flight: a report is one of those."""
 
     def __init__(
         self, context: Context, retries: Retries, sequels: Sequels, random: Random
@@ -53,17 +52,18 @@ class Settle:
         self._retries = retries
         self._sequels = sequels
         self._random = random
-        self._results: deque[Result | Verdict] = deque()
+        self._reports: deque[Report | Ruling] = deque()
         self._arrived = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._ending: set[UUID] = set()  # jobs without a further due time, and with a run
         self._over: list[UUID] = []  # jobs without either
+        self._gone: dict[UUID, int] = {}  # jobs to pause, with the version that was sent
         self._finished_us = 0
 
-    def put(self, result: Result | Verdict) -> None:
-        """Takes a result, to be written soon."""
-        self._results.append(result)
+    def put(self, report: Report | Ruling) -> None:
+        """Takes a report, to be written soon."""
+        self._reports.append(report)
         self._is_idle.clear()
         self._arrived.set()
 
@@ -79,14 +79,14 @@ class Settle:
         """Writes until it is cancelled."""
         while True:
             await self._arrived.wait()
-            if len(self._results) < BATCH:
+            if len(self._reports) < BATCH:
                 await self._context.clock.sleep(LINGER_NS)
-            if self._results:
+            if self._reports:
                 await self._write(self._take())
-            if not self._results:
+            if not self._reports:
                 self._is_idle.set()
                 await self._finish()
-            if not self._results and not self._over:
+            if not self._reports and not self._over:
                 self._arrived.clear()
 
     async def drained(self) -> None:
@@ -101,7 +101,7 @@ class Settle:
             await self._insist(part)
 
     async def _finish(self) -> None:
-        """Ends jobs that are over. Results go first: nobody waits for this."""
+        """Ends jobs that are over. Reports go first: nobody waits for this."""
         now_us = self._context.tenure.now_us()
         is_due = now_us - self._finished_us >= FINISH_EVERY_US or len(self._over) >= BATCH
         if self._over and is_due:
@@ -118,21 +118,21 @@ class Settle:
             self._ending.discard(key.job_id)
             self._over.append(key.job_id)
 
-    def _take(self) -> list[Result | Verdict]:
-        """A batch, with no run twice: two results of one are written one after the other."""
-        taken: dict[RunKey, Result | Verdict] = {}
-        while self._results and len(taken) < BATCH and self._results[0].key not in taken:
-            result = self._results.popleft()
-            taken[result.key] = result
+    def _take(self) -> list[Report | Ruling]:
+        """A batch, with no run twice: two reports of one are written one after the other."""
+        taken: dict[RunKey, Report | Ruling] = {}
+        while self._reports and len(taken) < BATCH and self._reports[0].key not in taken:
+            report = self._reports.popleft()
+            taken[report.key] = report
         return list(taken.values())
 
-    async def _write(self, results: Sequence[Result | Verdict]) -> None:
+    async def _write(self, reports: Sequence[Report | Ruling]) -> None:
         context = self._context
-        settled = [self._decide(result) for result in results]
+        settled = [self._decide(report) for report in reports]
         started_us = context.tenure.now_us()
         stale, refused = await self._insist(settled)
         context.vitals.store.settles.observe(context.tenure.now_us() - started_us, len(settled))
-        for result, written in zip(results, settled, strict=True):
+        for report, written in zip(reports, settled, strict=True):
             if written.key in refused:
                 continue  # it stays live here: sending it again would be refused again
             if written.key in stale:
@@ -141,14 +141,8 @@ class Settle:
                 self._end(written.key)
             else:
                 self._count(written)
-                self._follow(result, written)
-        await self._pause_gone(
-            {
-                result.key.job_id: result.run.version
-                for result in results
-                if isinstance(result, Result) and isinstance(result.outcome, Gone)
-            }
-        )
+                self._follow(report, written)
+        await self._pause_gone()
 
     async def _insist(self, settled: Sequence[Settled]) -> InParts[RunKey]:
         return await self._context.patience.insist_in_parts(
@@ -161,32 +155,34 @@ class Settle:
             "run.settle", lambda: runs.settle(settled), even_if_refused=False
         )
 
-    def _decide(self, result: Result | Verdict) -> Settled:
+    def _decide(self, report: Report | Ruling) -> Settled:
         now_us = self._context.clock.now_us()
-        if isinstance(result, Verdict):
+        if isinstance(report, Ruling):
             return Settled(
-                key=result.key,
-                token=result.token,
-                state=result.state,
+                key=report.key,
+                token=report.token,
+                state=report.state,
                 finished_at_us=now_us,
-                skip_reason=result.skip_reason,
-                error=result.error,
+                skip_reason=report.skip_reason,
+                error=report.error,
             )
-        run = result.run
+        run = report.run
         decided = settlement.decide(
             run.rules.retry,
-            result.outcome,
+            report.outcome,
             attempt=run.attempt,
             now_us=now_us,
             random=self._random,
         )
-        http_status, error = _told(result.outcome)
+        if decided.job_event is JobEvent.GONE:
+            self._gone[run.key.job_id] = run.version
+        http_status, error = told(report.outcome)
         return Settled(
             key=run.key,
             token=run.token,
             state=move_run(RunState.ARMED, decided.event),
             started_at_us=run.started_us,
-            finished_at_us=result.finished_us,
+            finished_at_us=report.finished_us,
             lateness_us=self._lateness_us(run),
             http_status=http_status,
             error=error,
@@ -208,33 +204,23 @@ class Settle:
         if written.skip_reason is not None:
             runs.skipped[written.skip_reason] += 1
 
-    def _follow(self, result: Result | Verdict, written: Settled) -> None:
+    def _follow(self, report: Report | Ruling, written: Settled) -> None:
         context = self._context
-        if isinstance(result, Verdict) or written.state in FINAL_STATES:
-            self._end(result.key)
-        elif not context.tenure.holds(partition_of(result.key.job_id)):
-            context.unfinished.end(result.key)  # carried here; its next attempt is its owner's
+        if isinstance(report, Ruling) or written.state in FINAL_STATES:
+            self._end(report.key)
+        elif not context.tenure.holds(partition_of(report.key.job_id)):
+            context.unfinished.end(report.key)  # carried here; its next attempt is its owner's
         elif written.retry_at_us is not None:
-            context.unfinished.pause(result.key)
-            self._retries.put(Retry(result.key, written.retry_at_us))
+            context.unfinished.pause(report.key)
+            self._retries.put(Retry(report.key, written.retry_at_us))
         else:
-            context.unfinished.pause(result.key)
-            self._sequels.accepted(result.run)
+            context.unfinished.pause(report.key)
+            self._sequels.accepted(report.run)
 
-    async def _pause_gone(self, gone: Mapping[UUID, int]) -> None:
+    async def _pause_gone(self) -> None:
         """Pauses the jobs whose worker wants no more of them."""
+        gone, self._gone = self._gone, {}
         if gone:
             await self._context.patience.insist_leased(
                 "job.pause", lambda lease: self._context.stores.timers.pause_gone(lease, gone)
             )
-
-
-def _told(outcome: Outcome) -> tuple[int | None, str | None]:
-    """What the history says of an outcome: the HTTP status, and the error."""
-    match outcome:
-        case Succeeded() | Accepted():
-            return outcome.http_status, None
-        case Failed() | Rejected() | Gone():
-            return outcome.http_status, outcome.error
-        case never:
-            assert_never(never)

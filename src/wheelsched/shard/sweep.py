@@ -22,7 +22,7 @@ from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.claims import Claims
 from wheelsched.shard.context import Context
 from wheelsched.shard.preparation import Preparation, adopted_lane
-from wheelsched.shard.results import Result, Verdict, unprepared
+from wheelsched.shard.reports import Report, Ruling, unprepared
 from wheelsched.shard.retries import Retries
 
 log = structlog.get_logger("wheelsched.shard")
@@ -44,7 +44,7 @@ class Outlets(Struct, frozen=True):
     """Where runs go from here."""
 
     fire: Callable[[ArmedRun], None]
-    settle: Callable[[Result | Verdict], None]
+    settle: Callable[[Report | Ruling], None]
     ended: Callable[[RunKey], None]
     load: Callable[[Collection[int]], Awaitable[None]]
 
@@ -170,7 +170,7 @@ class Sweep:
         assert run.token is not None
         is_unsent = run.state is RunState.ARMED and run.attempt == 0
         self._outlets.settle(
-            Verdict(
+            Ruling(
                 key=run.key,
                 token=run.token,
                 state=RunState.SKIPPED if is_unsent else RunState.CANCELLED,
@@ -290,7 +290,7 @@ class Sweep:
             return
         del self._watched[run.key]
         outcome = classify(TransportFailure.HEARTBEAT_MISSED, now_us=now_us)
-        self._outlets.settle(Result(run=run, outcome=outcome, finished_us=now_us))
+        self._outlets.settle(Report(run=run, outcome=outcome, finished_us=now_us))
 
     async def _take_back(self, runs: Sequence[Run]) -> None:
         """Takes up the runs of a shard that carried them and is gone."""
