@@ -70,17 +70,11 @@ class Fire:
         self._recheck = outlets.recheck
         self._timetable = Timetable(context.clock, self._come_due)
         self._due: dict[UUID, deque[Batch]] = {}
-        self._in_flight: set[Batch] = set()
         self._is_feeding = False
         self._is_pumping = False
         self._tasks: asyncio.TaskGroup | None = None
         # The queue goes by the machine's clock: a step of the database's makes nobody wait.
         self._queue_alarm = context.machine.alarm(self.pump)
-
-    @property
-    def in_flight(self) -> Collection[Batch]:
-        """What was sent, or is being sent, and has no answer."""
-        return self._in_flight
 
     async def run(self) -> None:
         """Sends until it is cancelled."""
@@ -308,7 +302,6 @@ class Fire:
         assert self._tasks
         batch.runs = self._certain(batch.runs, is_fresh=True)
         if batch.runs:
-            self._in_flight.add(batch)
             self._tasks.create_task(self._dispatch(batch))
         else:
             self._queue.done(batch, self._context.tenure.now_us(), failed=None)
@@ -333,8 +326,6 @@ class Fire:
         except Exception:  # one request must never end the shard
             log.exception("request.failed", origin=batch.route.origin)
             outcomes = [Failed(error=OUR_FAULT)] * len(batch)
-        finally:
-            self._in_flight.discard(batch)
         self._came_back(batch, outcomes)
         self.pump()
 
