@@ -1,4 +1,7 @@
-"""`bench`: how late runs are on this machine, and what the wheel alone takes."""
+"""`bench`: how late runs are on this machine, and what the wheel alone takes.
+
+Invariant: what is compared is measured in one run, on the same input.
+"""
 
 import heapq
 from array import array

@@ -1,4 +1,7 @@
-"""What the store cannot do."""
+"""What the store cannot do: the server, the schema, a statement, or what its rows say of a request.
+
+Invariant: after a `StoreUnavailable` a write may have happened; after any other it has not.
+"""
 
 from wheelsched.errors.base import WheelschedError
 
