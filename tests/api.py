@@ -186,7 +186,7 @@ async def serve(api: Stores, shard: Stores, **settings: Any) -> AsyncIterator[Ap
     ):
         served = Api(client, api, shard)
         served.clock, served.config, served.tenant_id = clock, config, tenant_id
-        served.url, served.stop = server.url, server.stop
+        served.url, served.stop = server.url, server.close
         tenant = Tenant(tenant_id=tenant_id, name="one", created_at_us=served.now_us)
         await api.tenants.create("test", tenant)
         await served.add_token(served.token, tenant_id, "read", "write", "admin")

@@ -5,13 +5,14 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
 from msgspec import Raw
+from tests.waiting import until
 from tests.workers import Received, Worker, running_worker
 
 from wheelsched.config import StoreConfig
@@ -128,11 +129,11 @@ class Fleet:
 
     async def _owners(self) -> int:
         survey = await self.store.leases.survey()
-        return len({entry.owner for entry in survey.partitions if entry.owner})
+        return len({each.owner for each in survey.partitions if each.owner})
 
     async def _is_owned(self, shards: int) -> bool:
         survey = await self.store.leases.survey()
-        owners = [entry.owner for entry in survey.partitions]
+        owners = [each.owner for each in survey.partitions]
         return None not in owners and len(set(owners)) == shards
 
 
@@ -151,13 +152,6 @@ async def fleet_on(url: str) -> AsyncIterator[Fleet]:
         finally:
             for name in tuple(fleet.shards):
                 await fleet.kill(name)
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    """Waits until a condition holds, for as long as a busy machine may take."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not await is_so():  # type: ignore[misc] # an awaitable
-            await asyncio.sleep(0.05)
 
 
 def iso(instant_us: int) -> str:

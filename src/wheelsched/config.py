@@ -1,4 +1,8 @@
-"""Settings: one struct per component, validated when it is built."""
+"""Settings: one struct per component.
+
+Invariant: nothing here changes once it is built. Every time has its unit in its name, and every
+setting a default that works, unless only its user can know it.
+"""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -95,7 +95,7 @@ class StoreVitals(Struct, kw_only=True):
     loads: Batches = field(default_factory=Batches)
     arms: Batches = field(default_factory=Batches)
     settles: Batches = field(default_factory=Batches)
-    errors: dict[str, int] = field(default_factory=dict)  # by name: errors.py has a few dozen
+    errors: dict[str, int] = field(default_factory=dict)  # by name: there are a few dozen
     is_schema_current: bool = False
     refreshed_at_us: int | None = None  # when a load of all partitions last came back
 

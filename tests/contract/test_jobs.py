@@ -58,7 +58,7 @@ async def test_thousands_at_once(world: World) -> None:
     jobs = [Registration(world.job(f"job {n}"), world.now_us + n * 1_000) for n in range(10_000)]
     assert await world.jobs.register(world.caller, jobs) == set()
     horizon = await world.timers.load(ALL, world.now_us + 9_999_000)
-    assert {job_id for job_id, _, _ in horizon} == {entry.job.job_id for entry in jobs}
+    assert {job_id for job_id, _, _ in horizon} == {each.job.job_id for each in jobs}
 
 
 async def test_a_job_without_a_future_is_finished(world: World) -> None:

@@ -141,4 +141,4 @@ async def test_a_shard_that_is_leaving_says_so_and_keeps_its_lease(world: World)
     await world.leases.renew(lease, TTL_US)
     survey = await world.leases.survey()
     assert [shard.is_leaving for shard in survey.shards] == [True]
-    assert {entry.owner for entry in survey.partitions} == {None}
+    assert {each.owner for each in survey.partitions} == {None}

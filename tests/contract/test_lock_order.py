@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from tests.contract.conftest import ALL, MINUTE_US, World
 from tests.postgres import Connect
+from tests.waiting import until
 
 from wheelsched.core.model import RunState
 from wheelsched.errors import StoreContention
@@ -40,11 +41,12 @@ async def wait(database: str, connect: Connect) -> Wait:
     observer = await connect(database)
 
     async def until_waiting(task: "asyncio.Task[object]") -> None:
-        async with asyncio.timeout(30):
-            while not await observer.fetchval(WAITING):
-                if task.done():
-                    pytest.fail(f"it did not wait: {task.result()}")
-                await asyncio.sleep(0.005)
+        async def is_waiting() -> bool:
+            if task.done():
+                pytest.fail(f"it did not wait: {task.result()}")
+            return bool(await observer.fetchval(WAITING))
+
+        await until(is_waiting)
 
     return until_waiting
 
@@ -55,11 +57,11 @@ async def test_jobs_are_registered_by_name(world: World, holder: Connection, wai
         " updated_at) VALUES (gen_random_uuid(), $1, 0, $2, 'active', '{}', now(), now())"
     )
     jobs = [world.job(name, job_id=UUID(int=place)) for place, name in enumerate("cba", 1)]
-    entries = [Registration(job, world.now_us) for job in jobs]
+    registrations = [Registration(job, world.now_us) for job in jobs]
     transaction = holder.transaction()
     await transaction.start()
     await holder.execute(insert, world.caller.tenant_id, "a")
-    registering = asyncio.create_task(world.jobs.register(world.caller, entries))
+    registering = asyncio.create_task(world.jobs.register(world.caller, registrations))
     await wait(registering)
     for name in "bc":
         await holder.execute(insert, world.caller.tenant_id, name)

@@ -15,6 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.postgres import Connect, reachable_directory, temporary_server, with_database
 from tests.proxy import Proxy
+from tests.waiting import until
 
 from wheelsched.config import StoreConfig
 from wheelsched.core.model import RunKey, RunState
@@ -108,9 +109,7 @@ async def test_a_connection_cut_after_the_commit_was_sent(
         assert await store.timers.arm(lease, [claim(other_id)]) == set()
         proxy.hold_answers()
         arming = asyncio.create_task(store.timers.arm(lease, [claim(job_id)]))
-        async with asyncio.timeout(30):
-            while await owner.fetchval("SELECT count(*) FROM runs") < 2:
-                await asyncio.sleep(0.005)
+        await until(lambda: owner.fetchval("SELECT count(*) = 2 FROM runs"))
         with capture_logs() as logs:
             proxy.cut()
             with pytest.raises(StoreUnavailable):
@@ -127,9 +126,7 @@ async def test_a_connection_cut_after_the_commit_was_sent(
         assert await store.runs.settle([other]) == set()
         proxy.hold_answers()
         settling = asyncio.create_task(store.runs.settle([done]))
-        async with asyncio.timeout(30):
-            while not await owner.fetchval("SELECT bool_and(state = 'succeeded') FROM runs"):
-                await asyncio.sleep(0.005)
+        await until(lambda: owner.fetchval("SELECT bool_and(state = 'succeeded') FROM runs"))
         proxy.cut()
         with pytest.raises(StoreUnavailable):
             await settling
@@ -161,15 +158,18 @@ async def test_postgres_killed_and_restarted() -> None:
             pid_file = server.data_directory / "postmaster.pid"
             os.kill(int(pid_file.read_text().splitlines()[0]), signal.SIGKILL)
             failures = 0
-            async with asyncio.timeout(60):
-                while True:
-                    try:
-                        await store.leases.renew(lease, TTL_US)
-                        await store.timers.load(range(PARTITIONS), DUE_US)
-                        break
-                    except StoreUnavailable:
-                        failures += 1
-                        await asyncio.sleep(0.02)
+
+            async def is_back() -> bool:
+                nonlocal failures
+                try:
+                    await store.leases.renew(lease, TTL_US)
+                    await store.timers.load(range(PARTITIONS), DUE_US)
+                except StoreUnavailable:
+                    failures += 1
+                    return False
+                return True
+
+            await until(is_back)
             assert failures
             assert len((await store.leases.survey()).shards) == 1
 
@@ -199,12 +199,12 @@ async def test_a_statement_that_waits_too_long_is_ended_on_the_server_too(
             await owner.execute("SELECT FROM timers FOR UPDATE")
             with pytest.raises(StoreTimeout):
                 await store.timers.arm(lease, [claim(job_id)])
-            async with asyncio.timeout(30):
-                while await owner.fetchval(
-                    "SELECT count(*) FROM pg_stat_activity"
+            await until(
+                lambda: owner.fetchval(
+                    "SELECT count(*) = 0 FROM pg_stat_activity"
                     " WHERE query LIKE 'WITH fence%' AND state = 'active'"
-                ):
-                    await asyncio.sleep(0.005)
+                )
+            )
         assert await owner.fetchval("SELECT count(*) FROM runs") == 0
         assert await store.timers.arm(lease, [claim(job_id)]) == set()
 
@@ -311,12 +311,12 @@ async def test_a_schema_that_is_not_ours(
     await owner.execute(statement)
     with pytest.raises(error):
         await Database.open(config(database))
-    async with asyncio.timeout(30):
-        while await owner.fetchval(
-            "SELECT count(*) FROM pg_stat_activity"
+    await until(
+        lambda: owner.fetchval(
+            "SELECT count(*) = 0 FROM pg_stat_activity"
             " WHERE datname = current_database() AND application_name LIKE 'wheelsched-%'"
-        ):
-            await asyncio.sleep(0.005)
+        )
+    )
 
 
 async def test_an_empty_database(server_url: str) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
+from tests.waiting import until
 
 from wheelsched.config import EmbeddedConfig
 from wheelsched.errors import DataDirectoryBusy, DataDirectoryUnreachable, EmbeddedServerFailure
@@ -53,9 +54,10 @@ def is_alive(pid: int) -> bool:
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
+    async def is_so() -> bool:
+        return condition()
+
+    await until(is_so)
 
 
 async def query(url: str, sql: str) -> object:
@@ -142,13 +144,15 @@ async def test_a_killed_server_comes_back_with_its_data(home: Path) -> None:
         await query(server.url, "create table kept as select 7 as value")
         killed = server_pid(home)
         os.kill(killed, signal.SIGKILL)
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    assert await query(server.url, "select value from kept") == 7
-                    break
-                except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                    await asyncio.sleep(0.01)
+
+        async def is_back() -> bool:
+            try:
+                return await query(server.url, "select 1") == 1
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                return False
+
+        await until(is_back)
+        assert await query(server.url, "select value from kept") == 7
         assert server_pid(home) != killed
 
 

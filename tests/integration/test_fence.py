@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 from tests.postgres import Connect
+from tests.waiting import until
 
 from wheelsched.store.connection import Connection
 from wheelsched.store.queries import load_queries
@@ -69,11 +70,13 @@ class Bench:
 
     async def wait_until_waiting(self, connection: Connection, waiter: "asyncio.Task[Any]") -> None:
         """Waits until the task waits on that connection; one that has failed says so itself."""
-        async with asyncio.timeout(30):
-            while not await self.is_waiting(connection):
-                if waiter.done():
-                    pytest.fail(f"it did not wait: {waiter.result()}")
-                await asyncio.sleep(0.005)
+
+        async def is_waiting() -> bool:
+            if waiter.done():
+                pytest.fail(f"it did not wait: {waiter.result()}")
+            return await self.is_waiting(connection)
+
+        await until(is_waiting)
 
     async def runs(self) -> list[asyncpg.Record]:
         return await self.other.fetch("SELECT * FROM runs")

@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.postgres import Connect
+from tests.waiting import until
 
 from wheelsched.config import StoreConfig
 from wheelsched.daemon.shard import _keep_house
@@ -89,13 +90,11 @@ async def add_run(connection: Connection, job_id: UUID, state: str) -> None:
 
 async def wait_for_lock(owner: Connection, statement: str) -> None:
     """Returns when such a statement waits for a lock."""
-    async with asyncio.timeout(30):
-        while not await owner.fetchval(
-            "SELECT count(*) FROM pg_stat_activity"
-            " WHERE query LIKE '%' || $1 AND wait_event_type = 'Lock'",
-            statement,
-        ):
-            await asyncio.sleep(0.005)
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE query LIKE '%' || $1 AND wait_event_type = 'Lock'"
+    )
+    await until(lambda: owner.fetchval(waiting, statement))
 
 
 async def test_one_offs_that_ended_long_ago_are_removed_in_batches(
@@ -157,9 +156,11 @@ async def test_a_shard_keeps_house(database: str, owner: Connection) -> None:
     await add_job(owner)
     await make_old(owner, 91)
     keeping = asyncio.create_task(_keep_house(StoreConfig(url=database, role="shard")))
-    async with asyncio.timeout(30):
-        while await job_ids(owner) or await owner.fetchval("SELECT count(*) FROM runs"):
-            await asyncio.sleep(0.005)
+
+    async def is_clean() -> bool:
+        return not await job_ids(owner) and not await owner.fetchval("SELECT count(*) FROM runs")
+
+    await until(is_clean)
     keeping.cancel()
 
 

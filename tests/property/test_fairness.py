@@ -43,7 +43,7 @@ def key_of(batch: Parcel) -> Key:
 
 
 class FairQueueMachine(RuleBasedStateMachine):
-    """Batches are put, shrink, go, and end well or badly, while time passes."""
+    """Batches are put, go, and end well or badly, while time passes."""
 
     @initialize(config=CONFIGS)
     def begin(self, config: FairnessConfig) -> None:
@@ -132,23 +132,6 @@ class FairQueueMachine(RuleBasedStateMachine):
         breaker = self.breakers.setdefault(key_of(batch), Breaker(BREAKER))
         breaker.ended(batch, self.now_us, failed=failed)
 
-    @precondition(lambda self: self.waiting)
-    @rule(data=st.data(), all_of_it=st.booleans())
-    def shrink(self, data: st.DataObject, all_of_it: bool) -> None:
-        batch = data.draw(st.sampled_from(self.waiting))
-        runs = len(batch) if all_of_it else len(batch) // 2
-        del batch.runs[:runs]
-        self.queue.shrink(batch, runs)
-        if not batch:
-            self.waiting.remove(batch)
-
-    @rule()
-    def drain(self) -> None:
-        drained = self.queue.drain()
-        assert len(drained) == len(set(drained))
-        assert set(drained) == set(self.waiting)
-        self.waiting.clear()
-
     @rule(delay_us=st.sampled_from([1, SECOND // 10, SECOND, 5 * SECOND]))
     def wait(self, delay_us: int) -> None:
         self.now_us += delay_us
@@ -168,8 +151,8 @@ class FairQueueMachine(RuleBasedStateMachine):
         assert self.queue.in_flight == len(self.in_flight)
         assert self.queue.runs_in_flight == sum(map(len, self.in_flight))
         by_tenant = Counter(batch.route.tenant_id for batch in self.in_flight)
-        assert self.queue.in_flight_by_tenant() == by_tenant
-        assert set(self.waiting) == {batch for batch in self.queue if len(batch)}
+        tenants = self.queue._tenants.values()
+        assert {one.tenant_id: one.in_flight for one in tenants if one.in_flight} == by_tenant
 
     @invariant()
     def breakers_agree(self) -> None:

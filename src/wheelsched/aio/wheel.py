@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from operator import index
-from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar, TypeVarTuple
 
 from wheelsched._wheel import ObjectWheel, WheelStats
@@ -113,12 +112,7 @@ class AsyncWheel(Generic[Item]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         if pending := self.close():
             logger.warning(
                 "wheel.closed with %d callbacks and %d items pending",

@@ -4,13 +4,15 @@ Invariant: what is written of a job, sent back as a document, makes the same job
 """
 
 from collections.abc import Sequence
-from typing import assert_never
+
+from msgspec import convert
 
 from wheelsched.core.compile import compile_schedule
 from wheelsched.core.duration import MILLISECOND, format_duration
 from wheelsched.core.model import Attempt, Job, JobState, Run, RunKey, format_run_id
-from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
+from wheelsched.core.outcome import told
 from wheelsched.core.spec import Schedule
+from wheelsched.core.written import Policies, write_policies
 from wheelsched.wire.instant import instant, instant_or_none
 from wheelsched.wire.job import (
     DstDocument,
@@ -48,7 +50,16 @@ def job_answer(job: Job, now_us: int, too_late: Sequence[RunKey] = ()) -> JobAns
 
 def document_of(job: Job) -> JobDocument:
     """The document of a job, with every default written out."""
-    misfire, overlap, retry, spec = job.misfire, job.overlap, job.retry, job.spec
+    spec = job.spec
+    policies = write_policies(
+        Policies(
+            misfire=job.misfire,
+            overlap=job.overlap,
+            retry=job.retry,
+            timeout_us=job.timeout_us,
+            priority=job.priority,
+        )
+    )
     return JobDocument(
         name=job.name,
         schedule=job.schedule,
@@ -60,22 +71,12 @@ def document_of(job: Job) -> JobDocument:
         ),
         timezone=spec.timezone,
         payload=job.payload,
-        misfire=MisfireDocument(
-            policy=misfire.policy.value,
-            grace=format_duration(misfire.grace_us),
-            window=format_duration(misfire.window_us),
-            max_missed=misfire.max_missed,
-        ),
-        overlap=OverlapDocument(policy=overlap.policy.value, max_concurrent=overlap.max_concurrent),
-        retry=RetryDocument(
-            max_attempts=retry.max_attempts,
-            backoff=retry.backoff.value,
-            initial=format_duration(retry.initial_us),
-            max=format_duration(retry.max_us),
-        ),
-        timeout=format_duration(job.timeout_us),
+        misfire=convert(policies["misfire"], MisfireDocument),
+        overlap=convert(policies["overlap"], OverlapDocument),
+        retry=convert(policies["retry"], RetryDocument),
+        timeout=policies["timeout"],
         jitter=format_duration(spec.jitter_us),
-        priority=job.priority,
+        priority=policies["priority"],
         dst=DstDocument(gap=spec.dst_gap, overlap=spec.dst_overlap),
         idempotency_key=job.idempotency_key,
         tags=job.tags,
@@ -116,7 +117,7 @@ def _attempt_answers(run: Run, attempts: Sequence[Attempt]) -> list[AttemptAnswe
 
 
 def _attempt_answer(attempt: Attempt) -> AttemptAnswer:
-    http_status, error = _words_of(attempt.outcome)
+    http_status, error = (None, None) if attempt.outcome is None else told(attempt.outcome)
     return AttemptAnswer(
         attempt=attempt.attempt,
         token=attempt.token,
@@ -139,15 +140,3 @@ def _last_attempt(run: Run, *, is_first: bool) -> AttemptAnswer:
         http_status=run.http_status,
         error=run.error,
     )
-
-
-def _words_of(outcome: Outcome | None) -> tuple[int | None, str | None]:
-    match outcome:
-        case None:
-            return None, None
-        case Succeeded() | Accepted():
-            return outcome.http_status, None
-        case Failed() | Rejected() | Gone():
-            return outcome.http_status, outcome.error
-        case never:
-            assert_never(never)

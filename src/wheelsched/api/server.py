@@ -1,14 +1,14 @@
 """The API on a socket.
 
-Invariant: `stop` takes no further request, and lets those that have begun end, for as long as
+Invariant: `close` takes no further request, and lets those that have begun end, for as long as
 `stop_timeout_ms`.
 """
 
-from types import TracebackType
 from typing import Final, Self
 
 from aiohttp import web
 
+from wheelsched.closing import Closing
 from wheelsched.config import ApiConfig
 
 # More than the API reads, so that it can say itself what is too large.
@@ -17,8 +17,8 @@ PARSED_LINE_BYTES: Final = 16 << 10
 BACKLOG: Final = 1_024
 
 
-class ApiServer:
-    """A running API, until it is stopped."""
+class ApiServer(Closing):
+    """A running API, until it is closed."""
 
     def __init__(self, runner: web.AppRunner) -> None:
         self._runner = runner
@@ -47,17 +47,6 @@ class ApiServer:
         host, port = self._runner.addresses[0][:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Answer what has begun, and no more."""
         await self._runner.cleanup()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.stop()

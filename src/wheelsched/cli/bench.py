@@ -1,4 +1,7 @@
-"""`bench`: how late runs are on this machine, and what the wheel alone takes."""
+"""`bench`: how late runs are on this machine, and what the wheel alone takes.
+
+Invariant: what is compared is measured in one run, on the same input.
+"""
 
 import heapq
 from array import array
@@ -84,8 +87,8 @@ def wheel(
     heap: list[tuple[int, int]] = []
 
     def push_all() -> None:
-        for entry in zip(deadlines, keys, strict=True):
-            heapq.heappush(heap, entry)
+        for pair in zip(deadlines, keys, strict=True):
+            heapq.heappush(heap, pair)
 
     def pop_until(now_ns: int) -> None:
         while heap and heap[0][0] <= now_ns:

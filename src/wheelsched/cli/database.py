@@ -1,4 +1,7 @@
-"""`db`: the schema of a database."""
+"""`db`: the schema of a database.
+
+Invariant: `migrate` alone changes anything, and does nothing where nothing is missing.
+"""
 
 import asyncio
 

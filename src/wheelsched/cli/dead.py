@@ -1,4 +1,7 @@
-"""`dead`: runs that are out of attempts."""
+"""`dead`: runs that are out of attempts.
+
+Invariant: what `redrive` puts in line again is what `list` shows for the same options.
+"""
 
 from typing import Annotated
 

@@ -3,7 +3,6 @@
 Invariant: it ends with 0 only if nothing was lost.
 """
 
-from types import TracebackType
 from typing import Annotated, Self
 
 import typer
@@ -38,12 +37,7 @@ class Watching:
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._progress.stop()
 
     def begin(self, what: str, total: int | None = None) -> None:

@@ -1,4 +1,7 @@
-"""`run`: what became of due times."""
+"""`run`: what became of due times, and what a person can still change about it.
+
+Invariant: a run is named by its run id, a job by its id or its name.
+"""
 
 from typing import Annotated
 

@@ -1,4 +1,7 @@
-"""`cron explain`: what a schedule means, without asking anybody."""
+"""`cron explain`: what a schedule means.
+
+Invariant: it asks nobody and needs no database: the core alone answers, as it does in the shard.
+"""
 
 from typing import Annotated
 from uuid import UUID

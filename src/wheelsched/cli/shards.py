@@ -1,4 +1,7 @@
-"""`shards`: who holds what."""
+"""`shards`: who holds which partitions, and how they are doing.
+
+Invariant: a shard that does not answer is in the list, without the numbers that only it knows.
+"""
 
 from wheelsched.cli.commands import asks_api
 from wheelsched.cli.output import Output, rows

@@ -1,4 +1,7 @@
-"""`tenant` and `token`: what operators do, at the database or over the API."""
+"""`tenant` and `token`: what operators do, at the database or over the API.
+
+Invariant: a secret is shown once, by the command that makes it.
+"""
 
 from typing import Annotated
 from uuid import UUID

@@ -8,7 +8,6 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from random import Random
-from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 from uuid import UUID
 
@@ -16,6 +15,7 @@ from wheelsched.client import calls
 from wheelsched.client.calls import AnyJob
 from wheelsched.client.fields import JobChanges
 from wheelsched.client.transport import Transport
+from wheelsched.closing import Closing
 from wheelsched.config import ClientConfig
 from wheelsched.core.model import JobState
 from wheelsched.ports import Clock
@@ -42,7 +42,7 @@ class Page(Protocol[Item_co]):
     def next_cursor(self) -> str | None: ...
 
 
-class Client:
+class Client(Closing):
     """The API at an address, in the name of a token; without one where it asks for none.
 
     ```python
@@ -67,17 +67,6 @@ class Client:
         """The API of WHEELSCHED_URL, in the name of WHEELSCHED_TOKEN."""
         url = os.environ.get("WHEELSCHED_URL") or DEFAULT_URL
         return cls(url, os.environ.get("WHEELSCHED_TOKEN") or None, config=config)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Closes every connection."""

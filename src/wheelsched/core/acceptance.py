@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from wheelsched.core import cron
 from wheelsched.core.compile import compile_recurrence
+from wheelsched.core.cron_terms import Choose
 from wheelsched.core.duration import format_duration
 from wheelsched.core.nominal import shortest_interval_us
 from wheelsched.core.spec import Recurrence, Spec
@@ -43,7 +44,7 @@ def check_due(spec: Spec, *, now_us: int, grace_us: int) -> None:
 
 
 def never_due(
-    spec: Spec, recurrence: Recurrence, choose: cron.Choose, *, now_us: int, grace_us: int
+    spec: Spec, recurrence: Recurrence, choose: Choose, *, now_us: int, grace_us: int
 ) -> ScheduleError:
     """Why a schedule without a coming due time has none, and what would be right."""
     filled = spec.expression

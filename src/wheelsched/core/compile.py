@@ -12,6 +12,7 @@ from uuid import UUID
 
 from wheelsched.core import at, cron, rrule, rrule_bounds, rrule_calendar
 from wheelsched.core.bounds import Bounded, excluded_by
+from wheelsched.core.cron_terms import Choose
 from wheelsched.core.dst import ELAPSED, timeline, wall_of
 from wheelsched.core.every import Every, interval_us
 from wheelsched.core.jitter import Jittered
@@ -26,7 +27,7 @@ def compile_schedule(spec: Spec, job_id: UUID, anchor_us: int) -> Schedule:
     return Jittered(recurrence, key, spec.jitter_us)
 
 
-def compile_recurrence(spec: Spec, choose: cron.Choose, anchor_us: int) -> Recurrence:
+def compile_recurrence(spec: Spec, choose: Choose, anchor_us: int) -> Recurrence:
     """The due times of a spec whose every `H` is filled by `choose`."""
     recurrence = _unbounded(spec, choose, anchor_us)
     excluded = excluded_by(spec)
@@ -48,7 +49,7 @@ def is_elapsed(spec: Spec) -> bool:
             assert_never(spec.kind)
 
 
-def next_wall_of(spec: Spec, choose: cron.Choose) -> Callable[[int], int | None]:
+def next_wall_of(spec: Spec, choose: Choose) -> Callable[[int], int | None]:
     """The wall-clock times of a spec before any zone is applied, as `Calendar.next_wall`."""
     match spec.kind:
         case "cron":
@@ -65,7 +66,7 @@ def next_wall_of(spec: Spec, choose: cron.Choose) -> Callable[[int], int | None]
             assert_never(spec.kind)
 
 
-def _unbounded(spec: Spec, choose: cron.Choose, anchor_us: int) -> Recurrence:
+def _unbounded(spec: Spec, choose: Choose, anchor_us: int) -> Recurrence:
     match spec.kind:
         case "cron":
             gap, overlap = spec.dst_gap, spec.dst_overlap
@@ -90,9 +91,7 @@ def _shared_cron(text: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> 
     return _cron(text, cron.least_lucky, timezone, gap, overlap)
 
 
-def _cron(
-    text: str, choose: cron.Choose, timezone: str, gap: DstGap, overlap: DstOverlap
-) -> Recurrence:
+def _cron(text: str, choose: Choose, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence:
     if cron.is_elapsed(text):
         gap, overlap = ELAPSED
     return _wall_clock(text, cron.choices(cron.template(text), choose), timezone, gap, overlap)

@@ -1,9 +1,7 @@
 """Cron text: checked, its `H` hashed by the job's id, expanded by croniter into masks.
 
 Invariant: two jobs with one expression and equal choices for its `H` share one calendar, and
-croniter sees a distinct expression once, however many jobs fill it. What croniter reads
-otherwise than people mean it (`5-5` as every minute, `50-10` wrapped around, `15W` as the 15th,
-`R` as a random number) never reaches it.
+croniter sees a distinct expression once, however many jobs fill it.
 
 | written | means |
 |---|---|
@@ -16,62 +14,20 @@ otherwise than people mean it (`5-5` as every minute, `50-10` wrapped around, `1
 | `?` as either day | `*` |
 """
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
 from croniter import croniter
 from croniter.croniter import CroniterError
-from msgspec import Struct, structs
+from msgspec import structs
 
 from wheelsched.core.cron_calendar import CronCalendar, CronFields
+from wheelsched.core.cron_terms import FIELDS, MONTH, WEEKDAY, Choose, Field, Hash, read_term
 from wheelsched.errors import InvalidCron, quoted
 
-
-class Field(Struct, frozen=True):
-    """One field of an expression: its name and the values that it may hold."""
-
-    name: str
-    low: int
-    high: int
-    hash_high: int
-    names: tuple[str, ...] = ()
-
-    def value(self, text: str) -> int | None:
-        """The value of a number or a name; None for neither."""
-        if text in self.names:
-            return self.low + self.names.index(text)
-        return int(text) if text.isdecimal() and self.low <= int(text) <= self.high else None
-
-
-_MONTHS: Final = (
-    "JAN",
-    "FEB",
-    "MAR",
-    "APR",
-    "MAY",
-    "JUN",
-    "JUL",
-    "AUG",
-    "SEP",
-    "OCT",
-    "NOV",
-    "DEC",
-)
-_WEEKDAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-
-SECOND: Final = Field("second", 0, 59, 59)
-MINUTE: Final = Field("minute", 0, 59, 59)
-HOUR: Final = Field("hour", 0, 23, 23)
-# A hashed day stays below 29, so that a job is due in every month.
-DAY: Final = Field("day of month", 1, 31, 28)
-MONTH: Final = Field("month", 1, 12, 12, _MONTHS)
-WEEKDAY: Final = Field("day of week", 0, 7, 6, _WEEKDAYS)
-FIELDS: Final = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY)
-
-# Where `CronFields` keeps each of them.
+# Where `CronFields` keeps each of the `FIELDS`.
 _MASKS: Final = ("seconds", "minutes", "hours", "days", "months", "weekdays")
 
 ALIASES: Final = {
@@ -83,35 +39,6 @@ ALIASES: Final = {
     "@MIDNIGHT": "0 0 * * *",
     "@HOURLY": "0 * * * *",
 }
-
-_STEP: Final = r"(?:/(?P<step>[0-9]{1,9}))?"
-_STAR: Final = re.compile(rf"\*{_STEP}")
-_HASH: Final = re.compile(rf"H(?:\((?P<low>[0-9]{{1,2}})-(?P<high>[0-9]{{1,2}})\))?{_STEP}")
-_SPAN: Final = re.compile(rf"(?P<low>[0-9A-Z]+)(?:-(?P<high>[0-9A-Z]+))?{_STEP}")
-_NTH_WEEKDAY: Final = re.compile(r"(?P<weekday>[0-9A-Z]+)#(?P<nth>[1-5])")
-_LAST_WEEKDAY: Final = re.compile(r"L(?P<after>[0-9A-Z]+)|(?P<before>[0-9A-Z]+)L")
-
-
-class Hash(Struct, frozen=True):
-    """An `H` of a template: one value of [low, high], or each `step` from a hashed offset on."""
-
-    field: int
-    low: int
-    high: int
-    step: int | None
-
-    def choice(self, choose: "Choose") -> int:
-        """The value, or the first of the steps."""
-        if self.step is None:
-            return choose(self.field, self.low, self.high)
-        return choose(self.field, self.low, min(self.low + self.step - 1, self.high))
-
-    def values(self, choice: int) -> Sequence[int]:
-        return [choice] if self.step is None else range(choice, self.high + 1, self.step)
-
-
-Choose = Callable[[int, int, int], int]
-"""Picks the value of an `H` in the field of that index from [low, high]."""
 
 Template = tuple[str | Hash, ...]
 """The pieces of an expression in croniter's spelling, each `H` still to be filled."""
@@ -152,7 +79,7 @@ def _terms(text: str) -> list[list[str | Hash]]:
     fields = text.split()
     first = len(FIELDS) - len(fields)
     terms = [
-        [_term(index, term) for term in field.split(",")]
+        [read_term(index, term) for term in field.split(",")]
         for index, field in enumerate(fields, start=first)
     ]
     kinds = {isinstance(term, str) and ("#" in term or "L" in term) for term in terms[-1]}
@@ -275,88 +202,3 @@ def _mask(values: Sequence[int | str], field: Field) -> int:
     if "*" in values:
         return sum(1 << value for value in range(field.low, field.high + 1))
     return sum(1 << value for value in values if isinstance(value, int))
-
-
-def _term(index: int, term: str) -> str | Hash:
-    """One term of a field, checked and in croniter's spelling."""
-    field = FIELDS[index]
-    if matched := _STAR.fullmatch(term):
-        _check_step(field, term, matched["step"])
-        return term
-    if term == "?" and field in (DAY, WEEKDAY):
-        return "*"
-    if matched := _HASH.fullmatch(term):
-        return _hash(index, term, matched)
-    if term == "L" and field is DAY:
-        return term
-    if field is WEEKDAY and (special := _special_weekday(term)):
-        return special
-    if matched := _SPAN.fullmatch(term):
-        return _span(field, term, matched)
-    raise _refused(field, term)
-
-
-def _hash(index: int, term: str, matched: re.Match[str]) -> Hash:
-    field = FIELDS[index]
-    low = int(matched["low"] or field.low)
-    high = int(matched["high"] or field.hash_high)
-    if not field.low <= low <= high <= field.high:
-        raise _refused(field, term)
-    _check_step(field, term, matched["step"])
-    return Hash(index, low, high, int(matched["step"]) if matched["step"] else None)
-
-
-def _special_weekday(term: str) -> str | None:
-    """`1#2`, `MON#2`, `5L`, `L5` and `FRIL` as croniter spells them."""
-    if matched := _NTH_WEEKDAY.fullmatch(term):
-        weekday, spelling = matched["weekday"], f"{{}}#{matched['nth']}"
-    elif matched := _LAST_WEEKDAY.fullmatch(term):
-        weekday, spelling = matched["after"] or matched["before"], "L{}"
-    else:
-        return None
-    value = WEEKDAY.value(weekday)
-    return None if value is None else spelling.format(value % 7)
-
-
-def _span(field: Field, term: str, matched: re.Match[str]) -> str:
-    low = field.value(matched["low"])
-    high = field.value(matched["high"]) if matched["high"] else low
-    if low is None or high is None:
-        raise _refused(field, term)
-    if matched["step"]:
-        _check_step(field, term, matched["step"])
-        high = high if matched["high"] else field.high
-    if field is WEEKDAY and high == 0 < low:
-        high = 7  # Sunday ends a range of names as well as it begins one: FRI-SUN
-    if low > high:
-        raise InvalidCron(
-            f"{field.name} {term!r} runs backwards; to go around the end write "
-            f"{matched['low']}-{field.high},{field.low}-{matched['high']}"
-        )
-    step = int(matched["step"] or 1)
-    if field is WEEKDAY:
-        return ",".join(str(day % 7) for day in range(low, high + 1, step))
-    if low == high:
-        return str(low)
-    return f"{low}-{high}" if step == 1 else f"{low}-{high}/{step}"
-
-
-def _check_step(field: Field, term: str, step: str | None) -> None:
-    size = field.high - field.low + 1
-    if step is not None and not 1 <= int(step) <= size:
-        raise InvalidCron(
-            f"{field.name} {term!r} has a step of {int(step)}; a step is 1 to {size}, "
-            "and beyond that a schedule such as 'every 90m'"
-        )
-
-
-def _refused(field: Field, term: str) -> InvalidCron:
-    names = f" or {field.names[0]}-{field.names[-1]}" if field.names else ""
-    special = {
-        DAY.name: ", L for the last day (W, the nearest working day, is not supported)",
-        WEEKDAY.name: ", 1#2 for the second Monday, 5L for the last Friday",
-    }.get(field.name, "")
-    return InvalidCron(
-        f"{field.name} {term!r} is not valid: it takes {field.low}-{field.high}{names}, "
-        f"ranges a-b, steps */n, lists a,b and H{special}"
-    )

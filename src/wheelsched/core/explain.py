@@ -22,6 +22,7 @@ from wheelsched.core.compile import (
     is_elapsed,
     next_wall_of,
 )
+from wheelsched.core.cron_terms import Choose
 from wheelsched.core.dst import ELAPSED, local_of, timeline
 from wheelsched.core.duration import SECOND
 from wheelsched.core.spec import Recurrence, Spec
@@ -92,7 +93,7 @@ def _changes(timezone: str, now_s: int) -> Iterator[_Change]:
         before = after
 
 
-def _warnings(spec: Spec, choose: cron.Choose, now_us: int) -> Iterator[str]:
+def _warnings(spec: Spec, choose: Choose, now_us: int) -> Iterator[str]:
     next_wall = next_wall_of(spec, choose)
     for change in _changes(spec.timezone, now_us // SECOND):
         wall_s = next_wall(change.from_s - 1)
@@ -123,7 +124,7 @@ def _gap_warning(spec: Spec, change: _Change, wall_s: int) -> str | None:
     )
 
 
-def _overlap_warning(spec: Spec, choose: cron.Choose, change: _Change) -> str | None:
+def _overlap_warning(spec: Spec, choose: Choose, change: _Change) -> str | None:
     wall_s = _first_repeated(spec, choose, change)
     if wall_s is None:
         return None
@@ -147,7 +148,7 @@ def _overlap_warning(spec: Spec, choose: cron.Choose, change: _Change) -> str | 
     )
 
 
-def _first_repeated(spec: Spec, choose: cron.Choose, change: _Change) -> int | None:
+def _first_repeated(spec: Spec, choose: Choose, change: _Change) -> int | None:
     """The first time in an overlap of which a copy lies within the bounds, on the wall clock."""
     width_s = change.until_s - change.from_s
     anywhere = compile_recurrence(replace(spec, dst_overlap="both"), choose, 0)

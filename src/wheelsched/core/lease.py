@@ -5,7 +5,7 @@ here are of one process's own monotonic clock (CLOCK_BOOTTIME), never the databa
 host's wall clock; whether a row has expired is the database's to say.
 
 Why it holds: a renewal that is sent at instant S is executed at S or later, and sets `expires_at`
-one TTL after its execution. A candidate needs `expires_at` to have passed *and* a whole TTL of
+one TTL after that. A candidate needs `expires_at` to have passed *and* a whole TTL of
 its own clock in which `renewals` stood still. So nobody takes over before S + TTL, while trust
 ended at S + TTL − margin. The margin covers how far clocks drift apart in one TTL, and the
 dispatch that is under way when trust ends.

@@ -12,6 +12,7 @@ from typing import Final, assert_never
 from wheelsched.core import cron
 from wheelsched.core.compile import next_wall_of
 from wheelsched.core.cron_calendar import CronCalendar
+from wheelsched.core.cron_terms import Choose
 from wheelsched.core.duration import SECOND
 from wheelsched.core.every import interval_us
 from wheelsched.core.spec import Spec
@@ -22,7 +23,7 @@ _DAY_S: Final = 86_400
 _LOOKED_AT: Final = 64
 
 
-def shortest_interval_us(spec: Spec, choose: cron.Choose) -> int | None:
+def shortest_interval_us(spec: Spec, choose: Choose) -> int | None:
     """The least distance of two due times; None for a schedule that has only one."""
     match spec.kind:
         case "cron":
@@ -53,7 +54,7 @@ def _cron_intervals(calendar: CronCalendar) -> Iterator[int]:
     yield from (distance * _DAY_S - span_s for distance in _distances(calendar.days()))
 
 
-def _walls(spec: Spec, choose: cron.Choose) -> Iterator[int]:
+def _walls(spec: Spec, choose: Choose) -> Iterator[int]:
     next_wall = next_wall_of(spec, choose)
     wall_s = next_wall(-_DAY_S)
     while wall_s is not None:

@@ -9,7 +9,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from msgspec import Struct
 
@@ -55,6 +55,17 @@ class Gone(Struct, frozen=True, kw_only=True, tag=str.lower):
 
 
 Outcome: TypeAlias = Succeeded | Accepted | Failed | Rejected | Gone
+
+
+def told(outcome: Outcome) -> tuple[int | None, str | None]:
+    """What the history says of an outcome: the HTTP status, and the error."""
+    match outcome:
+        case Succeeded() | Accepted():
+            return outcome.http_status, None
+        case Failed() | Rejected() | Gone():
+            return outcome.http_status, outcome.error
+        case never:
+            assert_never(never)
 
 
 class TransportFailure(StrEnum):

@@ -1,4 +1,4 @@
-"""The days of an RRULE: dateutil expands the BY parts of a year, arithmetic does the rest.
+"""The days of an RRULE: a year is expanded once for its shape, arithmetic does the rest.
 
 Invariant: a day is in exactly when its BY parts admit it and its year, month, week or day is a
 whole number of intervals from DTSTART's. What the BY parts admit in a year depends only on the
@@ -12,14 +12,14 @@ The days of a year are the bits of one integer, January 1 the lowest.
 
 from calendar import isleap
 from collections.abc import Iterator
-from datetime import date, datetime, timedelta
+from datetime import date
 from functools import cache, lru_cache
 from typing import Final
 
-from dateutil import rrule as dateutil
 from msgspec import Struct
 
 from wheelsched.core.rrule import UNIT_S, Frequency, Rule, Weekday
+from wheelsched.core.rrule_year import LONGEST_YEAR, DayParts, expand_year
 from wheelsched.core.spec import END_YEAR, FIRST_YEAR
 
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
@@ -27,27 +27,9 @@ _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _FIRST_YEAR: Final = FIRST_YEAR - 1
 _LAST_YEAR: Final = END_YEAR
 _REMEMBERED_YEARS: Final = 4
-_LONGEST_YEAR: Final = 366
-
-# From any month of any year this leads past the last year, so that dateutil expands one period
-# and stops. Left to itself it searches for the next match until the year 9999.
-_ONLY_ONCE: Final = 12 * 9999
 
 Shape = tuple[int, bool, bool]
 """The weekday of January 1, whether the year is leap, and, for week numbers, the year before."""
-
-
-class DayParts(Struct, frozen=True, kw_only=True):
-    """What a rule says of days, its defaults taken from DTSTART; nothing said is every day."""
-
-    is_monthly: bool
-    months: tuple[int, ...]
-    week_numbers: tuple[int, ...]
-    week_start: int
-    year_days: tuple[int, ...]
-    month_days: tuple[int, ...]
-    weekdays: tuple[Weekday, ...]
-    positions: tuple[int, ...]
 
 
 class DayPattern(Struct, frozen=True, kw_only=True):
@@ -158,7 +140,7 @@ class RecurringDays:
         index = min(_year_of(day) - _FIRST_YEAR, len(years) - 1)
         while index >= 0:
             first_day = years[index].first_day
-            earlier = self._mask(index) & ((2 << min(day - first_day, _LONGEST_YEAR)) - 1)
+            earlier = self._mask(index) & ((2 << min(day - first_day, LONGEST_YEAR)) - 1)
             if earlier:
                 return first_day + earlier.bit_length() - 1
             index -= 1
@@ -212,7 +194,7 @@ class RecurringDays:
         shape = year.shape_for_weeks if self._has_weeks else year.shape
         mask = self._by_shape.get(shape)
         if mask is None:
-            mask = self._by_shape[shape] = _expand_year(self._pattern.parts, _FIRST_YEAR + index)
+            mask = self._by_shape[shape] = expand_year(self._pattern.parts, _FIRST_YEAR + index)
         return mask
 
 
@@ -257,57 +239,6 @@ def _week(day: int, week_start: int) -> int:
 
 def _first_day_of(week: int, week_start: int) -> int:
     return week * 7 - 3 + week_start
-
-
-def _expand_year(parts: DayParts, year: int) -> int:
-    """The days of a year that the BY parts admit."""
-    mask = (1 << 365 + isleap(year)) - 1
-    if parts.months or parts.year_days or parts.month_days or parts.weekdays:
-        january = date(year, 1, 1)
-        mask = sum({1 << (day - january).days for day in _expanded_by_dateutil(parts, year)})
-    return mask & _weeks_mask(parts, year) if parts.week_numbers else mask
-
-
-def _expanded_by_dateutil(parts: DayParts, year: int) -> Iterator[date]:
-    # Below the month, a frequency is nothing but a filter of the days of a year.
-    for month in (parts.months or range(1, 13)) if parts.is_monthly else [1]:
-        for moment in dateutil.rrule(
-            dateutil.MONTHLY if parts.is_monthly else dateutil.YEARLY,
-            dtstart=datetime(year, month, 1),  # noqa: DTZ001 - a wall clock has no zone
-            interval=_ONLY_ONCE,
-            bysetpos=parts.positions or None,
-            bymonth=parts.months or None,
-            bymonthday=parts.month_days or None,
-            byyearday=parts.year_days or None,
-            # Any day of a week: without it, dateutil would take the day of `dtstart`.
-            byweekday=[dateutil.weekday(day.weekday, day.nth) for day in parts.weekdays]
-            or (None if parts.year_days or parts.month_days else range(7)),
-        ):
-            yield moment.date()
-
-
-def _weeks_mask(parts: DayParts, year: int) -> int:
-    """The days of a year in the weeks of BYWEEKNO; a week is of the year with four of its days.
-
-    Not left to dateutil, which loses days of week 52 in January, such as 1983-01-01.
-    """
-    january = date(year, 1, 1)
-    mask = 0
-    for owner in (year - 1, year, year + 1):
-        first, next_first = (_first_week(each, parts.week_start) for each in (owner, owner + 1))
-        weeks = (next_first - first).days // 7
-        for number in parts.week_numbers:
-            week = number if number > 0 else weeks + 1 + number
-            if 1 <= week <= weeks:
-                # From a year and a week before, so that no bit is shifted below zero.
-                mask |= 127 << (first - january).days + 7 * week + _LONGEST_YEAR
-    return mask >> 7 + _LONGEST_YEAR & (1 << 365 + isleap(year)) - 1
-
-
-def _first_week(year: int, week_start: int) -> date:
-    """The first day of week 1, which is the week of January 4."""
-    fourth = date(year, 1, 4)
-    return fourth - timedelta(days=(fourth.weekday() - week_start) % 7)
 
 
 def _year_of(day: int) -> int:

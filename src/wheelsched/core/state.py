@@ -143,14 +143,6 @@ def move_job(state: JobState | None, event: JobEvent) -> JobState | None:
         raise _illegal("job", state, event) from None
 
 
-def run_states_before(event: RunEvent) -> frozenset[RunState]:
-    """The states in which an event has work to do: what a compare-and-set asks for.
-
-    A replay meets none of them, and so writes nothing.
-    """
-    return frozenset(state for state, moved_by in RUN_MOVES if moved_by is event and state)
-
-
 def _illegal(noun: str, state: str | None, event: str) -> IllegalMove:
     described = f"that is {state}" if state else "that does not exist"
     return IllegalMove(

@@ -10,6 +10,7 @@ from typing import assert_never
 from zoneinfo import ZoneInfo
 
 from wheelsched.core import cron, rrule
+from wheelsched.core.cron_terms import Choose
 from wheelsched.core.cron_words import WEEKDAYS, cron_words
 from wheelsched.core.duration import SECOND
 from wheelsched.core.rrule import Rule, Stamp, Weekday
@@ -26,13 +27,13 @@ _UNITS = {
 }
 
 
-def words(spec: Spec, choose: cron.Choose) -> str:
+def words(spec: Spec, choose: Choose) -> str:
     """One sentence without its full stop, such as `At 09:00, only on Monday`."""
     # A rule that begins at the start says so itself, and once is enough.
     return ", ".join(dict.fromkeys([*_kind_words(spec, choose), *_bound_words(spec)]))
 
 
-def _kind_words(spec: Spec, choose: cron.Choose) -> list[str]:
+def _kind_words(spec: Spec, choose: Choose) -> list[str]:
     match spec.kind:
         case "cron":
             return [cron_words(cron.fill(cron.template(spec.expression), choose))]

@@ -5,7 +5,7 @@ the bounds below, so that no decision has to ask whether its policy makes sense.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypedDict
 
 from msgspec import Struct
 
@@ -130,8 +130,18 @@ def _read_retry(fields: Fields) -> RetryPolicy:
     return policy
 
 
-def write_policies(policies: Policies) -> dict[str, object]:
+class WrittenPolicies(TypedDict):
     """The fields of a job's JSON object that say its policies."""
+
+    misfire: dict[str, object]
+    overlap: dict[str, object]
+    retry: dict[str, object]
+    timeout: str
+    priority: int
+
+
+def write_policies(policies: Policies) -> WrittenPolicies:
+    """The policies as their user would write them, with every default."""
     misfire, overlap, retry = policies.misfire, policies.overlap, policies.retry
     return {
         "misfire": {

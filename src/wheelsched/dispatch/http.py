@@ -10,10 +10,9 @@ usually there. A task, a timer or a scope of its own would cost more than the re
 
 import asyncio
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
 from uuid import UUID
 
+from wheelsched.closing import Closing
 from wheelsched.config import DispatchConfig
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import Target
@@ -29,7 +28,7 @@ from wheelsched.dispatch.route import HttpRoute, RouteTable
 from wheelsched.ports import Callback, Prepared, Route
 
 
-class HttpDispatcher:
+class HttpDispatcher(Closing):
     """A `Dispatcher` for the running loop. `now_us` is the database's clock."""
 
     def __init__(
@@ -53,17 +52,6 @@ class HttpDispatcher:
         """Closes every connection; what is being sent fails."""
         await self._pool.close()
         await self._lookup.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     def route(self, tenant_id: UUID, target: Target) -> HttpRoute:
         return self._routes.get(tenant_id, target)

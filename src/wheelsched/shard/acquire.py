@@ -154,8 +154,8 @@ class Acquire:
             return
         staying = [shard.shard_id for shard in survey.shards if not shard.is_leaving]
         share = share_of(tenure.shard_id, staying)
-        free = {entry.partition for entry in survey.partitions if entry.owner is None}
-        ours = {entry.partition for entry in survey.partitions if entry.owner == tenure.shard_id}
+        free = {each.partition for each in survey.partitions if each.owner is None}
+        ours = {each.partition for each in survey.partitions if each.owner == tenure.shard_id}
         wanted = (share & free) | (ours - tenure.partitions)
         if wanted:
             owned = await self._context.stores.leases.acquire(tenure.lease, wanted)

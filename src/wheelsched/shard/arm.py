@@ -28,7 +28,7 @@ from wheelsched.shard.context import Context
 from wheelsched.shard.due_times import ROOM, DueTimes
 from wheelsched.shard.lead import ArmingRate, Lead, look_ahead
 from wheelsched.shard.preparation import Preparation
-from wheelsched.shard.results import Verdict, unprepared
+from wheelsched.shard.reports import Ruling, unprepared
 from wheelsched.shard.retries import Retries
 
 log = structlog.get_logger("wheelsched.shard")
@@ -48,7 +48,7 @@ class Outlets(Struct, frozen=True):
     fire: Callable[[ArmedRun], None]
     reload: Callable[[UUID], None]  # a job whose timer is not where we thought
     ending: Callable[[UUID], None]  # jobs without a further due time
-    settle: Callable[[Verdict], None]
+    settle: Callable[[Ruling], None]
 
 
 class Plan(Struct, frozen=True):
@@ -152,7 +152,7 @@ class Arm:
         if most <= 0:
             return
         taken = self._due_times.take(now_us + self._lead.us + STEP_US, most)
-        taken.sort(key=lambda entry: entry[0].int)
+        taken.sort(key=lambda due: due[0].int)
         for start in range(0, len(taken), BATCH):
             chunk = taken[start : start + BATCH]
             earliest_us = min(due_us for _, due_us in chunk)
@@ -316,6 +316,4 @@ class Arm:
             if run.job_id in by_id:
                 self._prepare(by_id[run.job_id], run, run.token, times_us[run.key])
             else:  # deleted while an attempt was under way: there is no other
-                self._outlets.settle(
-                    Verdict(key=run.key, token=run.token, state=RunState.CANCELLED)
-                )
+                self._outlets.settle(Ruling(key=run.key, token=run.token, state=RunState.CANCELLED))

@@ -1,4 +1,7 @@
-"""What every stage of one shard shares, for as long as one lease lasts."""
+"""What every stage of one shard shares, for as long as one lease lasts.
+
+Invariant: a lease has one context, and a context one lease: the next one knows nothing of its runs.
+"""
 
 from msgspec import Struct
 

@@ -1,8 +1,8 @@
 """Fire: what waits to be dispatched, and which of it goes next.
 
-Invariant: every batch that was put comes out once, by `take` or by `drain`, unless it was emptied
-while it waited. What comes out by `take` had a place: in all, with its tenant, and with its origin
-of that tenant, whose breaker let it through. Late batches go only when none on time may.
+Invariant: every batch that was put comes out once. What comes out had a place: in all, with its
+tenant, and with its origin of that tenant, whose breaker let it through. Late batches go only when
+none on time may.
 
 Places count requests, see `FairnessConfig`; an origin is one of a tenant, so that no tenant stands
 in another's way to the same host. The late lane fills half of the places at most: runs that come
@@ -14,7 +14,7 @@ wait there is, and forgotten when it is found idle.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 from typing import Generic, Protocol, TypeVar
@@ -31,7 +31,7 @@ from wheelsched.shard.turns import Turns
 
 
 class Batch(Protocol):
-    """The runs of one request. Its length is their number; only that may change while it waits."""
+    """The runs of one request. Its length is their number; nothing of it changes while it waits."""
 
     @property
     def route(self) -> Route: ...
@@ -68,12 +68,6 @@ class FairQueue(Generic[B]):
     def __len__(self) -> int:
         """The runs that wait."""
         return self._on_time.queued + self._late.queued
-
-    def __iter__(self) -> Iterator[B]:
-        """The batches that wait, to `shrink` some of them; in no order."""
-        for origin in self._origins.values():
-            for line in origin.lines:
-                yield from line
 
     def put(self, batch: B) -> bool:
         """Lets a batch wait; False when too much does already for its origin."""
@@ -120,23 +114,6 @@ class FairQueue(Generic[B]):
         if not origin.in_flight:
             self._forget_if_idle(origin)
 
-    def shrink(self, batch: B, runs: int) -> None:
-        """Notes that so many runs have left a batch that waits. An empty one is never taken."""
-        origin = self._origins[batch.route.tenant_id.int, batch.route.origin]
-        origin.queued -= runs
-        self._lanes[batch.lane is Lane.LATE].queued -= runs
-
-    def drain(self) -> list[B]:
-        """Takes back every batch that waits. Those in flight stay so until they are done."""
-        batches: list[B] = []
-        for origin in list(self._origins.values()):
-            for lane, line in zip(self._lanes, origin.lines, strict=True):
-                batches += lane.turns.clear(line)
-            origin.queued = 0
-            self._forget_if_idle(origin)
-        self._on_time.queued = self._late.queued = 0
-        return [batch for batch in batches if len(batch)]
-
     def wake_at_us(self) -> int | None:
         """When to `take` again, though nothing is put or done until then."""
         looks_us = self._looks[0][0] if self._looks else None
@@ -154,14 +131,6 @@ class FairQueue(Generic[B]):
         """The runs that wait in a lane."""
         return self._lanes[lane is Lane.LATE].queued
 
-    def in_flight_by_tenant(self) -> dict[UUID, int]:
-        """The requests in flight."""
-        return {
-            tenant_id: tenant.in_flight
-            for tenant_id, tenant in self._tenants.items()
-            if tenant.in_flight
-        }
-
     def breakers(self) -> dict[tuple[UUID, str], BreakerState]:
         """The breakers that have seen failures, by tenant and origin."""
         return {
@@ -173,15 +142,14 @@ class FairQueue(Generic[B]):
     def _take_from(self, lane: LaneQueue[B], now_us: int) -> B | None:
         if len(self._sent) >= lane.in_all:
             return None
-        while (taken := lane.turns.take()) is not None:
-            origin, batch, runs = taken
-            if runs:
-                lane.queued -= runs
-                lane.went(runs, now_us)
-                self._send(origin, batch, runs)
-                return batch
-            self._forget_if_idle(origin)
-        return None
+        taken = lane.turns.take()
+        if taken is None:
+            return None
+        origin, batch, runs = taken
+        lane.queued -= runs
+        lane.went(runs, now_us)
+        self._send(origin, batch, runs)
+        return batch
 
     def _send(self, origin: Origin[B], batch: B, runs: int) -> None:
         tenant = origin.tenant

@@ -31,7 +31,7 @@ from wheelsched.shard.armed import ArmedRun, Batch
 from wheelsched.shard.context import Context
 from wheelsched.shard.fairness import FairQueue
 from wheelsched.shard.freshness import Freshness
-from wheelsched.shard.results import Result, Verdict
+from wheelsched.shard.reports import Report, Ruling
 from wheelsched.shard.timetable import Timetable, Volley
 from wheelsched.shard.unfinished import LiveRun
 
@@ -45,9 +45,9 @@ NOT_KEEPING_UP = "the target is not keeping up: too many runs wait for it"
 
 
 class Outlets(Struct, frozen=True):
-    """Where runs go from here: those with a result, and those that are in doubt."""
+    """Where runs go from here: those to settle, and those that are in doubt."""
 
-    settle: Callable[[Result | Verdict], None]
+    settle: Callable[[Report | Ruling], None]
     recheck: Callable[[Sequence[ArmedRun]], None]
 
 
@@ -60,7 +60,7 @@ class Fire:
         dispatcher: Dispatcher,
         queue: FairQueue[Batch],
         freshness: Freshness,
-        outlets: "Outlets",
+        outlets: Outlets,
     ) -> None:
         self._context = context
         self._dispatcher = dispatcher
@@ -353,12 +353,12 @@ class Fire:
     def _answered(self, batch: Batch, outcomes: Sequence[Outcome], now_us: int) -> None:
         for run, outcome in zip(batch.runs, outcomes, strict=True):
             if not run.is_withdrawn:
-                self._settle(Result(run=run, outcome=outcome, finished_us=now_us))
+                self._settle(Report(run=run, outcome=outcome, finished_us=now_us))
 
     def _skip(self, run: ArmedRun, reason: SkipReason) -> None:
         self._context.unfinished.disarm(run)
         self._settle(
-            Verdict(key=run.key, token=run.token, state=RunState.SKIPPED, skip_reason=reason)
+            Ruling(key=run.key, token=run.token, state=RunState.SKIPPED, skip_reason=reason)
         )
 
     def _cancel(self, live: LiveRun) -> None:
@@ -366,7 +366,7 @@ class Fire:
         if live.armed is not None:
             live.armed.is_withdrawn = True
         self._context.unfinished.end(live.key)
-        self._settle(Verdict(key=live.key, token=live.token, state=RunState.CANCELLED))
+        self._settle(Ruling(key=live.key, token=live.token, state=RunState.CANCELLED))
 
     def _unsent(self, job_id: UUID) -> list[ArmedRun]:
         unfinished = self._context.unfinished

@@ -6,7 +6,7 @@ what is known changes nothing.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from uuid import UUID
 
 from msgspec import Struct
@@ -94,7 +94,7 @@ class Load:
     def _horizon_us(self) -> int:
         return self._context.clock.now_us() + self._context.config.horizon_us
 
-    async def _reload(self, job_ids: Sequence[UUID] | set[UUID]) -> None:
+    async def _reload(self, job_ids: Collection[UUID]) -> None:
         ours = [job_id for job_id in job_ids if self._context.tenure.may_arm(job_id)]
         if not ours:
             return

@@ -7,8 +7,8 @@ listener ────────────┤       └─ retries ◄──�
    └──► recheck ─────┴── in doubt ◄──┘        └─► ended: the next of its job
 ```
 
-One lease, one pipeline, one task group: when the lease is lost everything that rests on it ends,
-and a new shard with a new id begins from what the database says.
+Invariant: one lease, one pipeline, one task group. When the lease is lost everything that rests on
+it ends, and a new shard with a new id begins from what the database says.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The runs that wait for a further attempt, or for the one that a person asked for.
 
-Invariant: one entry per run, the latest that was heard of. What is due by the furthest instant that
+Invariant: one retry per run, the latest that was heard of. What is due by the furthest instant that
 was ever asked for is given at once: the wheel has passed it and never goes back.
 """
 

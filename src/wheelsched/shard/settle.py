@@ -1,19 +1,18 @@
-"""Stage *settle*: results are written back, in batches.
+"""Stage *settle*: reports are written back, in batches.
 
-Invariant: what was decided about a result is decided once, and written however often the store has
-to be asked. What follows from a result follows after it was written: a run that ended makes
+Invariant: what was decided about a report is decided once, and written however often the store has
+to be asked. What follows from a report follows after it was written: a run that ended makes
 room for the next, one that failed waits for its retry, one that was accepted is watched. Two
-results of one run are written one after the other, in the order in which they came.
+reports of one run are written one after the other, in the order in which they came.
 
 Nobody waits for a write as for a dispatch: while runs that are due are still on their way to the
-socket, results wait, for a while.
+socket, reports wait, for a while.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import assert_never
 from uuid import UUID
 
 import structlog
@@ -22,29 +21,29 @@ from msgspec import Struct
 from wheelsched.core import settlement
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import FINAL_STATES, RunKey, RunState
-from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
+from wheelsched.core.outcome import told
 from wheelsched.core.partition import partition_of
-from wheelsched.core.state import move_run
+from wheelsched.core.state import JobEvent, move_run
 from wheelsched.logs import about_run
 from wheelsched.ports import Retry, Settled
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.context import Context
 from wheelsched.shard.patience import InParts
-from wheelsched.shard.results import Result, Verdict
+from wheelsched.shard.reports import Report, Ruling
 from wheelsched.shard.retries import Retries
 
 log = structlog.get_logger("wheelsched.shard")
 
 BATCH = 1_000
 AT_ONCE = 2  # batches being written: the database writes one while another is made or followed
-LINGER_NS = 20_000_000  # how long the first result of a batch waits for others
-TURN = 100  # results followed up in one turn of the loop
-MOST_LINGER_US = SECOND  # how long results give way to runs that are due
+LINGER_NS = 20_000_000  # how long the first report of a batch waits for others
+TURN = 100  # reports followed up in one turn of the loop
+MOST_LINGER_US = SECOND  # how long reports give way to runs that are due
 FINISH_NS = 1_000_000_000  # how long a job that is over waits for others, unless a batch is full
 
 
 class Sequels(Struct, frozen=True):
-    """What follows after a result was written, and whether to wait with that."""
+    """What follows after a report was written, and whether to wait with that."""
 
     ended: Callable[[RunKey], None]
     accepted: Callable[[ArmedRun], None]
@@ -52,7 +51,7 @@ class Sequels(Struct, frozen=True):
 
 
 class Settle:
-    """Writes results. Bounded by what may be in flight: a result is one of those."""
+    """Writes reports. Bounded by what may be in flight: a report is one of those."""
 
     def __init__(
         self, context: Context, retries: Retries, sequels: Sequels, random: Random
@@ -61,7 +60,7 @@ class Settle:
         self._retries = retries
         self._sequels = sequels
         self._random = random
-        self._results: deque[Result | Verdict] = deque()
+        self._reports: deque[Report | Ruling] = deque()
         self._writes: set[asyncio.Task[None]] = set()  # under way
         self._writing: set[RunKey] = set()  # the runs in them
         self._arrived = asyncio.Event()
@@ -70,10 +69,11 @@ class Settle:
         self._ending: set[UUID] = set()  # jobs without a further due time, and with a run
         self._over: deque[UUID] = deque()  # jobs without either
         self._is_over = asyncio.Event()
+        self._gone: dict[UUID, int] = {}  # jobs to pause, with the version that was sent
 
-    def put(self, result: Result | Verdict) -> None:
-        """Takes a result, to be written soon."""
-        self._results.append(result)
+    def put(self, report: Report | Ruling) -> None:
+        """Takes a report, to be written soon."""
+        self._reports.append(report)
         self._is_idle.clear()
         self._arrived.set()
 
@@ -93,14 +93,14 @@ class Settle:
                 await self._arrived.wait()
                 await self._linger()
                 await self._write_some(tasks)
-                if not self._results:
+                if not self._reports:
                     self._is_idle.set()
                     self._arrived.clear()
 
     async def _linger(self) -> None:
         """Waits for company, and until what is due is on its way."""
         clock, tenure = self._context.clock, self._context.tenure
-        if len(self._results) < BATCH:
+        if len(self._reports) < BATCH:
             await clock.sleep(LINGER_NS)
         until_us = tenure.now_us() + MOST_LINGER_US
         while self._sequels.gives_way() and tenure.now_us() < until_us:
@@ -113,7 +113,7 @@ class Settle:
             write = tasks.create_task(self._write(batch))
             self._writes.add(write)
             write.add_done_callback(self._writes.discard)
-        most = AT_ONCE if batch and len(self._results) >= BATCH else 1
+        most = AT_ONCE if batch and len(self._reports) >= BATCH else 1
         while len(self._writes) >= most:
             await asyncio.wait(self._writes, return_when=asyncio.FIRST_COMPLETED)
 
@@ -129,12 +129,12 @@ class Settle:
             await self._insist(part)
 
     async def _keep_finishing(self) -> None:
-        """Ends jobs that are over. Results go first: nobody waits for this."""
+        """Ends jobs that are over. Reports go first: nobody waits for this."""
         clock = self._context.clock
         while True:
             await self._is_over.wait()
             await clock.sleep(FINISH_NS if len(self._over) < BATCH else LINGER_NS)
-            if len(self._results) >= BATCH:
+            if len(self._reports) >= BATCH:
                 continue
             over = [self._over.popleft() for _ in range(min(BATCH, len(self._over)))]
             if not self._over:
@@ -155,50 +155,44 @@ class Settle:
             self._over.append(key.job_id)
             self._is_over.set()
 
-    def _take(self) -> list[Result | Verdict]:
+    def _take(self) -> list[Report | Ruling]:
         """A batch of which no run is in it twice, or being written."""
-        taken: dict[RunKey, Result | Verdict] = {}
-        results, writing = self._results, self._writing
-        while results and len(taken) < BATCH:
-            key = results[0].key
+        taken: dict[RunKey, Report | Ruling] = {}
+        reports, writing = self._reports, self._writing
+        while reports and len(taken) < BATCH:
+            key = reports[0].key
             if key in taken or key in writing:
                 break
-            taken[key] = results.popleft()
+            taken[key] = reports.popleft()
         return list(taken.values())
 
-    async def _write(self, results: Sequence[Result | Verdict]) -> None:
-        keys = [result.key for result in results]
+    async def _write(self, reports: Sequence[Report | Ruling]) -> None:
+        keys = [report.key for report in reports]
         self._writing.update(keys)
         try:
-            await self._write_batch(results)
+            await self._write_batch(reports)
         finally:
             self._writing.difference_update(keys)
 
-    async def _write_batch(self, results: Sequence[Result | Verdict]) -> None:
+    async def _write_batch(self, reports: Sequence[Report | Ruling]) -> None:
         context = self._context
         now_us = context.clock.now_us()
-        settled = [self._decide(result, now_us) for result in results]
+        settled = [self._decide(report, now_us) for report in reports]
         started_us = context.tenure.now_us()
         answer = await self._insist(settled)
         stale, refused = set(answer.answers), answer.refused
         context.vitals.store.settles.observe(context.tenure.now_us() - started_us, len(settled))
-        for start in range(0, len(results), TURN):
-            for result, written in zip(
-                results[start : start + TURN], settled[start : start + TURN], strict=True
+        for start in range(0, len(reports), TURN):
+            for report, written in zip(
+                reports[start : start + TURN], settled[start : start + TURN], strict=True
             ):
-                self._written(result, written, stale=stale, refused=refused)
+                self._written(report, written, stale=stale, refused=refused)
             await context.clock.sleep(0)
-        await self._pause_gone(
-            {
-                result.key.job_id: result.run.version
-                for result in results
-                if isinstance(result, Result) and isinstance(result.outcome, Gone)
-            }
-        )
+        await self._pause_gone()
 
     def _written(
         self,
-        result: Result | Verdict,
+        report: Report | Ruling,
         written: Settled,
         *,
         stale: set[RunKey],
@@ -212,7 +206,7 @@ class Settle:
             self._end(written.key)
         else:
             self._count(written)
-            self._follow(result, written)
+            self._follow(report, written)
 
     async def _insist(self, settled: Sequence[Settled]) -> InParts[RunKey]:
         return await self._context.patience.insist_in_parts(
@@ -225,31 +219,33 @@ class Settle:
             "run.settle", lambda: runs.settle(settled), even_if_refused=False
         )
 
-    def _decide(self, result: Result | Verdict, now_us: int) -> Settled:
-        if isinstance(result, Verdict):
+    def _decide(self, report: Report | Ruling, now_us: int) -> Settled:
+        if isinstance(report, Ruling):
             return Settled(
-                key=result.key,
-                token=result.token,
-                state=result.state,
+                key=report.key,
+                token=report.token,
+                state=report.state,
                 finished_at_us=now_us,
-                skip_reason=result.skip_reason,
-                error=result.error,
+                skip_reason=report.skip_reason,
+                error=report.error,
             )
-        run = result.run
+        run = report.run
         decided = settlement.decide(
             run.rules.retry,
-            result.outcome,
+            report.outcome,
             attempt=run.attempt,
             now_us=now_us,
             random=self._random,
         )
-        http_status, error = _told(result.outcome)
+        if decided.job_event is JobEvent.GONE:
+            self._gone[run.key.job_id] = run.version
+        http_status, error = told(report.outcome)
         return Settled(
             key=run.key,
             token=run.token,
             state=move_run(RunState.ARMED, decided.event),
             started_at_us=run.started_us,
-            finished_at_us=result.finished_us,
+            finished_at_us=report.finished_us,
             lateness_us=self._lateness_us(run),
             http_status=http_status,
             error=error,
@@ -271,33 +267,23 @@ class Settle:
         if written.skip_reason is not None:
             runs.skipped[written.skip_reason] += 1
 
-    def _follow(self, result: Result | Verdict, written: Settled) -> None:
+    def _follow(self, report: Report | Ruling, written: Settled) -> None:
         context = self._context
-        if isinstance(result, Verdict) or written.state in FINAL_STATES:
-            self._end(result.key)
-        elif not context.tenure.holds(partition_of(result.key.job_id)):
-            context.unfinished.end(result.key)  # carried here; its next attempt is its owner's
+        if isinstance(report, Ruling) or written.state in FINAL_STATES:
+            self._end(report.key)
+        elif not context.tenure.holds(partition_of(report.key.job_id)):
+            context.unfinished.end(report.key)  # carried here; its next attempt is its owner's
         elif written.retry_at_us is not None:
-            context.unfinished.pause(result.key)
-            self._retries.put(Retry(result.key, written.retry_at_us))
+            context.unfinished.pause(report.key)
+            self._retries.put(Retry(report.key, written.retry_at_us))
         else:
-            context.unfinished.pause(result.key)
-            self._sequels.accepted(result.run)
+            context.unfinished.pause(report.key)
+            self._sequels.accepted(report.run)
 
-    async def _pause_gone(self, gone: Mapping[UUID, int]) -> None:
+    async def _pause_gone(self) -> None:
         """Pauses the jobs whose worker wants no more of them."""
+        gone, self._gone = self._gone, {}
         if gone:
             await self._context.patience.insist_leased(
                 "job.pause", lambda lease: self._context.stores.timers.pause_gone(lease, gone)
             )
-
-
-def _told(outcome: Outcome) -> tuple[int | None, str | None]:
-    """What the history says of an outcome: the HTTP status, and the error."""
-    match outcome:
-        case Succeeded() | Accepted():
-            return outcome.http_status, None
-        case Failed() | Rejected() | Gone():
-            return outcome.http_status, outcome.error
-        case never:
-            assert_never(never)

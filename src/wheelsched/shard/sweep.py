@@ -1,50 +1,40 @@
 """Stage *sweep*: takes up what a dead shard or a silent worker left behind.
 
 Invariant: the unfinished runs of a partition are known before anything new of it is armed. A run
-that was claimed and may not have been sent is sent, under a new token; one that a worker has
-accepted is that worker's until it has been silent for its timeout; one that another shard brings
-to its end is that shard's while its lease exists.
+that was claimed and may not have been sent is sent, under a new token; one that a worker or another
+shard has in hand is watched.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from uuid import UUID
 
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wheelsched.core.model import FINAL_STATES, Job, Run, RunKey, RunState, SkipReason
-from wheelsched.core.outcome import TransportFailure, classify
+from wheelsched.core.model import Job, Run, RunKey, RunState, SkipReason
 from wheelsched.core.partition import partition_of
-from wheelsched.ports import Adoption, Checked, Mark, Retry
+from wheelsched.ports import Adoption, Mark, Retry
+from wheelsched.shard import watch
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.claims import Claims
 from wheelsched.shard.context import Context
 from wheelsched.shard.preparation import Preparation, adopted_lane
-from wheelsched.shard.results import Result, Verdict, unprepared
+from wheelsched.shard.reports import Report, Ruling, unprepared
 from wheelsched.shard.retries import Retries
+from wheelsched.shard.watch import ACCEPTED, Watch
 
 log = structlog.get_logger("wheelsched.shard")
 
 PAGE = 1_000
 MOST_COMPARED = 20_000  # armed runs; more are compared when the crowd has gone
-ACCEPTED = 202
-
-
-class Watched(Struct, eq=False, kw_only=True):
-    """A run that somebody else has in hand: its worker, or the shard that carries it."""
-
-    run: ArmedRun
-    deadline_us: int
-    carrier: UUID | None = None
 
 
 class Outlets(Struct, frozen=True):
     """Where runs go from here."""
 
     fire: Callable[[ArmedRun], None]
-    settle: Callable[[Result | Verdict], None]
+    settle: Callable[[Report | Ruling], None]
     ended: Callable[[RunKey], None]
     load: Callable[[Collection[int]], Awaitable[None]]
 
@@ -61,7 +51,9 @@ class Sweep:
         self._outlets = outlets
         self._gained: set[int] = set()
         self._woken = asyncio.Event()
-        self._watched: dict[RunKey, Watched] = {}
+        self._watch = Watch(
+            context, retries, watch.Outlets(outlets.settle, outlets.ended, self._take_back)
+        )
 
     def gained(self, partitions: Collection[int]) -> None:
         """Takes over the unfinished runs of partitions that have become ours, soon."""
@@ -70,19 +62,17 @@ class Sweep:
 
     def watch(self, run: ArmedRun) -> None:
         """Waits for a worker that has accepted a run."""
-        deadline_us = self._context.clock.now_us() + run.rules.timeout_us
-        self._watched[run.key] = Watched(run=run, deadline_us=deadline_us)
+        self._watch.add(run)
 
     def forget(self, partitions: Collection[int]) -> None:
         """Watches nothing any more in partitions that are ours no more."""
-        for key in [key for key in self._watched if partition_of(key.job_id) in partitions]:
-            del self._watched[key]
+        self._watch.forget(partitions)
 
     async def run(self) -> None:
         """Sweeps until it is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_taking_up())
-            tasks.create_task(self._keep_watching())
+            tasks.create_task(self._watch.run())
             tasks.create_task(self._keep_in_step())
 
     async def _keep_taking_up(self) -> None:
@@ -170,7 +160,7 @@ class Sweep:
         assert run.token is not None
         is_unsent = run.state is RunState.ARMED and run.attempt == 0
         self._outlets.settle(
-            Verdict(
+            Ruling(
                 key=run.key,
                 token=run.token,
                 state=RunState.SKIPPED if is_unsent else RunState.CANCELLED,
@@ -194,12 +184,7 @@ class Sweep:
         except Exception:  # noqa: BLE001 - one bad job must not end the shard
             self._outlets.settle(unprepared(run.key, run.token))
             return
-        is_accepted = run.http_status == ACCEPTED
-        self._watched[run.key] = Watched(
-            run=armed,
-            deadline_us=self._context.clock.now_us() + job.timeout_us,
-            carrier=None if is_accepted else run.shard,
-        )
+        self._watch.add(armed, carrier=None if run.http_status == ACCEPTED else run.shard)
 
     async def _adopt(self, left: Sequence[tuple[Job, Run]]) -> set[RunKey]:
         """Makes armed runs ours, and sends them: nobody knows whether they were sent before.
@@ -236,72 +221,15 @@ class Sweep:
         else:
             self._outlets.fire(armed)
 
-    async def _keep_watching(self) -> None:
-        while True:
-            await self._context.clock.sleep(self._context.config.watch_us * 1_000)
-            now_us = self._context.clock.now_us()
-            doubtful = [
-                watched
-                for watched in tuple(self._watched.values())
-                if watched.deadline_us <= now_us or watched.carrier is not None
-            ]
-            for start in range(0, len(doubtful), PAGE):
-                await self._look_after(doubtful[start : start + PAGE])
-
-    async def _look_after(self, watched: Sequence[Watched]) -> None:
-        keys = [one.run.key for one in watched]
-        checked = await self._context.patience.insist(
-            "run.recheck", lambda: self._context.stores.runs.recheck(keys)
-        )
-        found = {check.run.key: check for check in checked}
-        abandoned = []
-        for one in watched:
-            check = found.get(one.run.key)
-            if self._watched.get(one.run.key) is not one:
-                continue  # a later attempt is watched by now
-            if check is None or check.run.state is not RunState.RUNNING:
-                self._release(one, check)
-            elif check.run.token != one.run.token:
-                del self._watched[one.run.key]  # accepted again, which settle is about to tell
-            elif one.carrier is not None and check.run.http_status == ACCEPTED:
-                self.watch(one.run)  # its worker has accepted it from whoever carried it
-            elif one.carrier is None:
-                self._judge_silence(one, check)
-            elif one.carrier not in self._context.tenure.seen:
-                abandoned.append(check.run)
-                del self._watched[one.run.key]
-        await self._take_back(abandoned)
-
-    def _release(self, watched: Watched, check: Checked | None) -> None:
-        """It is in hand no more: it has ended, or waits for its next attempt, or that is armed."""
-        key = watched.run.key
-        self._watched.pop(key, None)
-        if check is None or check.run.state in FINAL_STATES:
-            self._outlets.ended(key)
-        elif check.run.retry_at_us is not None:
-            self._retries.put(Retry(key, check.run.retry_at_us))
-
-    def _judge_silence(self, watched: Watched, check: Checked) -> None:
-        run = watched.run
-        now_us = self._context.clock.now_us()
-        heard_us = check.heartbeat_at_us or 0
-        if heard_us + run.rules.timeout_us > now_us:
-            watched.deadline_us = heard_us + run.rules.timeout_us
-            return
-        del self._watched[run.key]
-        outcome = classify(TransportFailure.HEARTBEAT_MISSED, now_us=now_us)
-        self._outlets.settle(Result(run=run, outcome=outcome, finished_us=now_us))
-
     async def _take_back(self, runs: Sequence[Run]) -> None:
         """Takes up the runs of a shard that carried them and is gone."""
-        if runs:
-            jobs = await self._preparation.read_jobs({run.job_id for run in runs})
-            by_id = {job.job_id: job for job in jobs}
-            for run in runs:
-                if run.job_id in by_id:
-                    self._context.unfinished.end(run.key)
-                else:
-                    self._bury(run)
-            left = [(by_id[run.job_id], run) for run in runs if run.job_id in by_id]
-            for key in await self._adopt(left):
-                self._outlets.ended(key)  # it has ended meanwhile: others may have waited for it
+        jobs = await self._preparation.read_jobs({run.job_id for run in runs})
+        by_id = {job.job_id: job for job in jobs}
+        for run in runs:
+            if run.job_id in by_id:
+                self._context.unfinished.end(run.key)
+            else:
+                self._bury(run)
+        left = [(by_id[run.job_id], run) for run in runs if run.job_id in by_id]
+        for key in await self._adopt(left):
+            self._outlets.ended(key)  # it has ended meanwhile: others may have waited for it

@@ -73,10 +73,10 @@ class Tenure:
 
     def gain(self, owned: Iterable[Ownership]) -> list[int]:
         """Notes what the database says is ours, and gives what was not known to be."""
-        gained = [entry for entry in owned if entry.partition not in self._holdings]
-        for entry in gained:
-            self._holdings[entry.partition] = Holding(entry.epoch, first_token(entry.epoch))
-        return [entry.partition for entry in gained]
+        gained = [each for each in owned if each.partition not in self._holdings]
+        for each in gained:
+            self._holdings[each.partition] = Holding(each.epoch, first_token(each.epoch))
+        return [each.partition for each in gained]
 
     def ready(self, partitions: Iterable[int]) -> None:
         """Lets new runs be armed, now that the unfinished ones are known."""

@@ -12,7 +12,7 @@ up in idle times. Among lines of one tenant with the same priority, each item go
 
 from bisect import insort
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Sized
 from typing import Generic, TypeVar
 from uuid import UUID
 
@@ -46,10 +46,6 @@ class Line(Generic[Owner, Item]):
         self.listed_at: int | None = None
         self.queues: dict[int, deque[Item]] = {}  # none of them is empty
         self.priorities: list[int] = []  # of `queues`, the highest last
-
-    def __iter__(self) -> Iterator[Item]:
-        for priority in reversed(self.priorities):
-            yield from self.queues[priority]
 
 
 class Turns(Generic[Owner, Item]):
@@ -101,15 +97,6 @@ class Turns(Generic[Owner, Item]):
             share.credit += self._grant(share)
             ring.move_to_end(share)
         return None
-
-    def clear(self, line: Line[Owner, Item]) -> list[Item]:
-        """Takes everything out of a line."""
-        items = list(line)
-        if items:
-            line.queues.clear()
-            line.priorities.clear()
-            self._settle(line)
-        return items
 
     def open_line(self, line: Line[Owner, Item], *, is_open: bool) -> None:
         """Says whether items of the line may go."""

@@ -6,11 +6,11 @@ forever, on either side.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import asyncpg
 
+from wheelsched.closing import Closing
 from wheelsched.config import StoreConfig
 from wheelsched.errors import InvalidDatabaseUrl, PoolExhausted, SchemaTooOld
 from wheelsched.ports import Caller
@@ -40,7 +40,7 @@ KNOW_LENGTHS = {"plan_cache_mode": "force_custom_plan"}
 PLANNING = {"shard": LOOK_UP_BY_KEY, "api": KNOW_LENGTHS, "owner": KNOW_LENGTHS}
 
 
-class Database:
+class Database(Closing):
     """The connections of one process to Postgres."""
 
     def __init__(self, config: StoreConfig, work: Pool, lease: Pool) -> None:
@@ -71,17 +71,6 @@ class Database:
         with named_failures():
             await self._lease.close()
             await self._work.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def fetch(self, sql: str, *arguments: object) -> Sequence[asyncpg.Record]:
         """All rows of one statement."""

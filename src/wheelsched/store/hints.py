@@ -8,13 +8,13 @@ had committed when the first was sent can be outstanding.
 """
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 from uuid import UUID
 
 import asyncpg
 import structlog
 
+from wheelsched.closing import Closing
 from wheelsched.config import StoreConfig
 from wheelsched.core.partition import PARTITIONS, partition_of
 from wheelsched.errors import StoreUnavailable
@@ -29,7 +29,7 @@ QUERIES = load_queries("session.sql")
 CHANNEL = "wheelsched"
 
 
-class PostgresHints:
+class PostgresHints(Closing):
     """`HintSource` on Postgres: a connection of its own that listens."""
 
     def __init__(self, connection: Connection, timeout_ms: int) -> None:
@@ -68,17 +68,6 @@ class PostgresHints:
         """Listens no more."""
         with named_failures():
             await self._connection.close(timeout=self._timeout_s)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
 
 async def hint(connection: Connection, job_id: UUID) -> None:

@@ -57,9 +57,9 @@ async def _register(database: Database, caller: Caller, jobs: Sequence[Registrat
 def _in_order(jobs: Sequence[Registration]) -> list[Registration]:
     """Each job once, by name; of two with one name, the first stays first."""
     once: dict[UUID, Registration] = {}
-    for entry in jobs:
-        once.setdefault(entry.job.job_id, entry)
-    return sorted(once.values(), key=lambda entry: entry.job.name)
+    for each in jobs:
+        once.setdefault(each.job.job_id, each)
+    return sorted(once.values(), key=lambda each: each.job.name)
 
 
 async def _add_all(connection: Connection, jobs: Sequence[Registration]) -> None:
@@ -78,14 +78,14 @@ async def _add_missing(connection: Connection, jobs: Sequence[Registration]) -> 
     for part in _parts(jobs):
         rows = await connection.fetch(QUERIES["add_missing_jobs"], *_columns(part))
         new_ids = {row["job_id"] for row in rows}
-        new = [entry for entry in part if entry.job.job_id in new_ids]
+        new = [each for each in part if each.job.job_id in new_ids]
         await _add_timers(connection, new)
         added += new
     return added
 
 
 async def _add_timers(connection: Connection, jobs: Sequence[Registration]) -> None:
-    job_ids, due_us = [entry.job.job_id for entry in jobs], [entry.due_us for entry in jobs]
+    job_ids, due_us = [each.job.job_id for each in jobs], [each.due_us for each in jobs]
     await connection.execute(QUERIES["add_timers"], job_ids, due_us)
 
 
@@ -108,7 +108,7 @@ async def _finish(connection: Connection, caller: Caller, new: Sequence[Registra
 
 async def _refused(connection: Connection, jobs: Sequence[Registration]) -> set[UUID]:
     """The jobs that are not there: another has their name."""
-    job_ids = {entry.job.job_id for entry in jobs}
+    job_ids = {each.job.job_id for each in jobs}
     rows = await connection.fetch(QUERIES["find_jobs"], list(job_ids))
     return job_ids - {row["job_id"] for row in rows}
 
@@ -120,10 +120,10 @@ def _parts(jobs: Sequence[Registration]) -> Iterator[Sequence[Registration]]:
 
 def _columns(jobs: Sequence[Registration]) -> tuple[list[object], ...]:
     return (
-        [entry.job.job_id for entry in jobs],
-        [entry.due_us for entry in jobs],
-        [entry.job.name for entry in jobs],
-        [encode_definition(entry.job) for entry in jobs],
-        [encode_tags(entry.job) for entry in jobs],
-        [entry.job.created_at_us for entry in jobs],
+        [each.job.job_id for each in jobs],
+        [each.due_us for each in jobs],
+        [each.job.name for each in jobs],
+        [encode_definition(each.job) for each in jobs],
+        [encode_tags(each.job) for each in jobs],
+        [each.job.created_at_us for each in jobs],
     )

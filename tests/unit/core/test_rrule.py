@@ -5,7 +5,7 @@ from datetime import date, datetime, timedelta
 import pytest
 from tests.unit.core.due import next_due, schedule_of, spec_of, us
 
-from wheelsched.core import rrule, rrule_bounds, rrule_calendar, rrule_days
+from wheelsched.core import rrule, rrule_bounds, rrule_calendar, rrule_days, rrule_year
 from wheelsched.errors import InvalidRecurrence, ScheduleNeverFires
 
 AFTER = "2026-11-16T03:00"  # a Monday
@@ -128,16 +128,16 @@ def test_an_old_dtstart_costs_no_expansion_of_the_years_between(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expanded: list[int] = []
-    expand = rrule_days._expand_year
+    expand = rrule_year.expand_year
 
-    def count(parts: rrule_days.DayParts, year: int) -> int:
+    def count(parts: rrule_year.DayParts, year: int) -> int:
         expanded.append(year)
         return expand(parts, year)
 
     rrule_days._masks_by_shape.cache_clear()
     rrule_calendar.calendar.cache_clear()
     rrule_bounds.clock.cache_clear()
-    monkeypatch.setattr(rrule_days, "_expand_year", count)
+    monkeypatch.setattr(rrule_days, "expand_year", count)
     schedule = schedule_of(f"DTSTART:19710101T000001 RRULE:{rule}", after=AFTER)
     due_us = us(AFTER)
     for _ in range(100):

@@ -16,7 +16,6 @@ from wheelsched.core.state import (
     RunEvent,
     move_job,
     move_run,
-    run_states_before,
 )
 from wheelsched.errors import IllegalMove
 
@@ -111,21 +110,26 @@ def test_an_illegal_move_names_the_state_and_the_event() -> None:
         move_job(None, JobEvent.PAUSE)
 
 
+def states_before(event: RunEvent) -> set[RunState]:
+    """The states in which an event has work to do. A replay meets none of them."""
+    return {state for state, moved_by in RUN_MOVES if moved_by is event and state}
+
+
 def test_only_a_person_takes_a_run_out_of_a_final_state() -> None:
     for event in set(RunEvent) - {RunEvent.RETRY}:
-        assert not run_states_before(event) & FINAL_STATES
-    assert run_states_before(RunEvent.RETRY) == {RunState.DEAD, RunState.CANCELLED}
+        assert not states_before(event) & FINAL_STATES
+    assert states_before(RunEvent.RETRY) == {RunState.DEAD, RunState.CANCELLED}
 
 
 def test_every_unfinished_run_can_be_cancelled_and_taken_over() -> None:
-    assert run_states_before(RunEvent.CANCEL) == UNFINISHED_STATES
-    assert run_states_before(RunEvent.TAKE_OVER) == UNFINISHED_STATES
+    assert states_before(RunEvent.CANCEL) == UNFINISHED_STATES
+    assert states_before(RunEvent.TAKE_OVER) == UNFINISHED_STATES
 
 
 def test_a_replay_is_no_error_and_has_nothing_to_write() -> None:
     for state, event in RUN_REPLAYS:
         assert move_run(state, event) is state
-        assert state not in run_states_before(event)
+        assert state not in states_before(event)
 
 
 def test_running_is_written_for_a_worker_that_accepted_and_for_nothing_else() -> None:
@@ -139,7 +143,7 @@ def test_a_late_answer_counts_until_another_attempt_is_armed() -> None:
     assert move_run(timed_out, RunEvent.SUCCEED) is RunState.SUCCEEDED
     assert move_run(timed_out, RunEvent.DIE) is RunState.DEAD
     assert move_run(timed_out, RunEvent.FAIL) is timed_out
-    assert RunState.RETRYING not in run_states_before(RunEvent.FAIL)
+    assert RunState.RETRYING not in states_before(RunEvent.FAIL)
     with pytest.raises(IllegalMove):
         move_run(move_run(timed_out, RunEvent.SUCCEED), RunEvent.ARM)
 

@@ -121,7 +121,7 @@ def test_a_tenant_at_its_bound_does_not_hold_up_another(queue: Queue) -> None:
     assert len(take_all(queue)) == CONFIG.in_flight_per_tenant
     others = put_many(queue, route(B), 2)
     assert take_all(queue) == others
-    assert queue.in_flight_by_tenant() == {A: CONFIG.in_flight_per_tenant, B: 2}
+    assert queue.in_flight == CONFIG.in_flight_per_tenant + 2
 
 
 def test_there_is_a_bound_in_all(queue: Queue) -> None:
@@ -314,70 +314,6 @@ def test_targets_that_fail_now_and_then_do_not_pile_up(queue: Queue) -> None:
         assert queue.take(now_us) is batch
         queue.done(batch, now_us, failed=False)
     assert len(queue._looks) == 1
-
-
-def test_a_run_that_is_cancelled_leaves_its_batch(queue: Queue) -> None:
-    batch = Parcel(route(A), 3)
-    put(queue, [batch])
-    batch.runs.pop()
-    queue.shrink(batch, 1)
-    assert len(queue) == 2
-    assert queue.take(NOW) is batch
-    queue.done(batch, NOW, failed=False)
-    assert is_blank(queue)
-
-
-def test_a_batch_that_was_emptied_is_never_taken(queue: Queue) -> None:
-    first, second = put_many(queue, route(A), 2)
-    late, *_ = put_many(queue, route(B), 1, Lane.LATE)
-    for batch in (first, late):
-        batch.runs.clear()
-        queue.shrink(batch, 1)
-    assert take_all(queue) == [second]
-    queue.done(second, NOW, failed=False)
-    assert is_blank(queue)
-
-
-def test_runs_that_left_make_room_for_others() -> None:
-    queue = make_queue(FairnessConfig(max_queued=10))
-    batch = Parcel(route(A), 10)
-    put(queue, [batch])
-    del batch.runs[:4]
-    queue.shrink(batch, 4)
-    assert queue.put(Parcel(route(A), 4))
-
-
-def test_whoever_hands_a_partition_over_sees_every_batch_that_waits(queue: Queue) -> None:
-    waiting = put(queue, (Parcel(route(A), priority=p) for p in (1, 2)))
-    waiting += put_many(queue, route(B), 2, Lane.LATE)
-    seen = list(queue)
-    assert len(seen) == len(waiting)
-    assert set(seen) == set(waiting)
-
-
-def test_draining_gives_back_what_waits_and_not_what_is_in_flight(queue: Queue) -> None:
-    batches = put_many(queue, route(A), 6) + put_many(queue, route(B), 2, Lane.LATE)
-    emptied = put_many(queue, route(A), 1)[0]
-    emptied.runs.clear()
-    queue.shrink(emptied, 1)
-    under_way = [queue.take(NOW), queue.take(NOW)]
-    drained = queue.drain()
-    assert len(drained) == 6
-    assert set(drained) | set(filter(None, under_way)) == set(batches)
-    assert len(queue) == 0
-    assert queue.take(NOW) is None
-    for batch in filter(None, under_way):
-        queue.done(batch, NOW, failed=False)
-    assert is_blank(queue)
-
-
-def test_draining_makes_room() -> None:
-    queue = make_queue(FairnessConfig(max_queued=10))
-    put_many(queue, route(A), 1)
-    queue.take(NOW)
-    put(queue, [Parcel(route(A), 10)])
-    queue.drain()
-    assert queue.put(Parcel(route(A), 10))
 
 
 def test_finding_the_next_does_not_look_at_what_is_stuck(queue: Queue) -> None:

@@ -98,18 +98,6 @@ def test_idle_time_is_not_saved_up(turns: Turns[str, list[str]]) -> None:
     assert take(turns, 4 * QUANTUM).count("seldom") <= 2 * QUANTUM
 
 
-def test_credit_for_what_was_taken_back_is_lost(turns: Turns[str, list[str]]) -> None:
-    patient, steady = line_of("patient"), line_of("steady")
-    for _ in range(1_000):
-        turns.push(steady, ["x"], 0)
-    turns.push(patient, ["x"] * 500, 0)
-    assert take(turns, 400).count("patient") == 0
-    turns.clear(patient)
-    for _ in range(400):
-        turns.push(patient, ["x"], 0)
-    assert take(turns, 4 * QUANTUM).count("patient") <= 2 * QUANTUM
-
-
 def test_a_tenant_alone_need_not_wait_for_credit(turns: Turns[str, list[str]]) -> None:
     turns.push(line_of("a"), ["x"] * 1_000_000, 0)
     assert take(turns, 1) == ["a"]
@@ -162,14 +150,3 @@ def test_a_closed_share_is_passed_over_until_it_opens(turns: Turns[str, list[str
     assert take(turns, 2) == ["other"]
     turns.open_share(full.share, is_open=True)
     assert take(turns, 2) == ["full"]
-
-
-def test_clearing_gives_back_everything(turns: Turns[str, list[str]]) -> None:
-    line = line_of("a")
-    turns.push(line, ["x"], 0)
-    turns.push(line, ["y"], 1)
-    assert turns.clear(line) == [["y"], ["x"]]
-    assert turns.clear(line) == []
-    assert not turns
-    turns.push(line, ["z"], 0)
-    assert take(turns, 2) == ["a"]

@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 from tests.proxy import Proxy
 from tests.unit.worker.callbacks import make_worker, send, single
+from tests.waiting import until
 
 from wheelsched.errors import PoolExhausted
 from wheelsched.store.connection import Connection
@@ -121,12 +122,10 @@ async def test_a_connection_cut_after_the_commit_was_sent(
         pool = await asyncpg.create_pool(url, min_size=0, max_size=1, command_timeout=60)
         ledger = Ledger(pool)
         attempt = asyncio.create_task(send(ledger.worker, single()))
-        while not await observer.fetchval(WAITS):
-            await asyncio.sleep(0.005)
+        await until(lambda: observer.fetchval(WAITS))
         proxy.hold_answers()
         await observer.fetchval("SELECT pg_advisory_unlock(1)")
-        while await effects(observer) == 0:
-            await asyncio.sleep(0.005)
+        await until(lambda: effects(observer))
         proxy.cut()
         assert (await attempt).status == 500
         assert (await send(ledger.worker, single())).status == 200

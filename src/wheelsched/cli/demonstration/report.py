@@ -1,4 +1,7 @@
-"""Evidence as a sceptic wants it: numbers first, then pictures."""
+"""Evidence as a sceptic wants it: numbers first, then pictures.
+
+Invariant: programs and people are shown the same numbers, and each is counted from the evidence.
+"""
 
 import os
 from collections.abc import Iterator

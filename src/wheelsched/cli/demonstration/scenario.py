@@ -1,4 +1,7 @@
-"""What is to happen, as numbers and as jobs."""
+"""What is to happen, as numbers and as jobs.
+
+Invariant: the same scenario makes the same jobs; only the instant of the one-offs differs.
+"""
 
 from collections.abc import Iterator
 from uuid import UUID

@@ -1,4 +1,7 @@
-"""Results: what fire and sweep hand to settle."""
+"""Reports: what fire and sweep hand to settle.
+
+Invariant: each carries the token under which it was made: settle writes nothing under another.
+"""
 
 import structlog
 from msgspec import Struct
@@ -13,7 +16,7 @@ log = structlog.get_logger("wheelsched.shard")
 UNPREPARED = "its request could not be made from the definition of its job"
 
 
-class Result(Struct, eq=False, kw_only=True):
+class Report(Struct, eq=False, kw_only=True):
     """What an attempt came back with."""
 
     run: ArmedRun
@@ -25,7 +28,7 @@ class Result(Struct, eq=False, kw_only=True):
         return self.run.key
 
 
-class Verdict(Struct, eq=False, kw_only=True):
+class Ruling(Struct, eq=False, kw_only=True):
     """What was decided about a run without an attempt: it is skipped, cancelled, or dead."""
 
     key: RunKey
@@ -35,7 +38,7 @@ class Verdict(Struct, eq=False, kw_only=True):
     error: str | None = None
 
 
-def unprepared(key: RunKey, token: int) -> Verdict:
+def unprepared(key: RunKey, token: int) -> Ruling:
     """The end of a run whose request cannot be made, in the handler of what was raised."""
     log.exception("run.unprepared", **about_run(key, token))
-    return Verdict(key=key, token=token, state=RunState.DEAD, error=UNPREPARED)
+    return Ruling(key=key, token=token, state=RunState.DEAD, error=UNPREPARED)

@@ -1,0 +1,76 @@
+"""Ports: what wheelsched asks of the world, and nothing of how it is done.
+
+Invariant: a port names what is needed and never who provides it; it imports no adapter. Every
+method of a store may be sent again with the same arguments after an error, and then changes
+nothing that the first sending changed. Methods of stores take and give whole batches.
+
+The stores of a shard are `LeaseStore`, `TimerStore` and `RunStore`; those of the API are
+`JobStore` and `HistoryStore`, which see one tenant at a time. `TenantStore` is the operators', and
+both read it. A `Dispatcher` carries callbacks.
+"""
+
+from wheelsched.ports.clock import Alarm, Clock
+from wheelsched.ports.dispatch import Callback, Dispatcher, Prepared, Route
+from wheelsched.ports.hints import Hint, HintSource
+from wheelsched.ports.history import DeadFilter, HistoryStore, RequestedRun
+from wheelsched.ports.idempotency import IdempotencyStore, KeptAnswer, KeyedRequest
+from wheelsched.ports.jobs import Acknowledged, JobFilter, JobStore, Registration
+from wheelsched.ports.leases import Lease, LeaseStore, Ownership, ShardView, Survey
+from wheelsched.ports.runs import Adoption, Checked, RunStore, Settled
+from wheelsched.ports.stores import Stores
+from wheelsched.ports.tenants import Caller, Tenant, TenantStore, Token
+from wheelsched.ports.timers import (
+    NEVER_US,
+    UUID_BYTES,
+    Claim,
+    ClaimedRetry,
+    ClaimedRun,
+    Horizon,
+    Mark,
+    Retry,
+    TimerStore,
+)
+
+__all__ = [
+    "NEVER_US",
+    "UUID_BYTES",
+    "Acknowledged",
+    "Adoption",
+    "Alarm",
+    "Callback",
+    "Caller",
+    "Checked",
+    "Claim",
+    "ClaimedRetry",
+    "ClaimedRun",
+    "Clock",
+    "DeadFilter",
+    "Dispatcher",
+    "Hint",
+    "HintSource",
+    "HistoryStore",
+    "Horizon",
+    "IdempotencyStore",
+    "JobFilter",
+    "JobStore",
+    "KeptAnswer",
+    "KeyedRequest",
+    "Lease",
+    "LeaseStore",
+    "Mark",
+    "Ownership",
+    "Prepared",
+    "Registration",
+    "RequestedRun",
+    "Retry",
+    "Route",
+    "RunStore",
+    "Settled",
+    "ShardView",
+    "Stores",
+    "Survey",
+    "Tenant",
+    "TenantStore",
+    "TimerStore",
+    "Token",
+]

@@ -1,0 +1,71 @@
+"""The history of runs, for those who read it, and for those who ask for a run or report one.
+
+Invariant: a caller sees the runs of its tenant and no other.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import UUID
+
+from msgspec import Struct
+
+from wheelsched.core.model import Attempt, Run, RunKey, Trigger
+from wheelsched.ports.runs import Settled
+from wheelsched.ports.tenants import Caller
+
+
+class RequestedRun(Struct, frozen=True, kw_only=True):
+    """A run that a person asks for."""
+
+    key: RunKey
+    trigger: Trigger
+    backfill_of_us: int | None = None
+
+
+class DeadFilter(Struct, frozen=True, kw_only=True):
+    """Runs of a job, and due from an instant until before another, where they are given."""
+
+    job_id: UUID | None = None
+    since_us: int | None = None
+    until_us: int | None = None
+
+
+class HistoryStore(Protocol):
+    """Runs of one tenant, for the API and for its workers."""
+
+    async def get_run(self, caller: Caller, key: RunKey) -> tuple[Run, list[Attempt]]:
+        """A run with its attempts, or `RunNotFound`."""
+
+    async def list_runs(
+        self, caller: Caller, job_id: UUID, limit: int, before_us: int | None = None
+    ) -> list[Run]:
+        """The runs of a job, latest first, before the last of a page."""
+
+    async def list_dead(
+        self, caller: Caller, wanted: DeadFilter, limit: int, after: RunKey | None = None
+    ) -> list[Run]:
+        """The runs out of attempts, oldest first, after the last of a page."""
+
+    async def request(self, caller: Caller, runs: Sequence[RequestedRun]) -> set[RunKey]:
+        """Puts runs in line for their first attempt, and gives those whose key is taken."""
+
+    async def cancel(self, caller: Caller, key: RunKey) -> bool:
+        """Ends a live run; gives whether that was in time to keep it from being sent again."""
+
+    async def retry(
+        self, caller: Caller, keys: Sequence[RunKey], *, delay_us: int = 0, spacing_us: int = 0
+    ) -> set[RunKey]:
+        """Puts dead or cancelled runs in line again, and gives those that are neither, or
+        whose job is gone.
+
+        The first is due after a delay, and each of the others so much after the one before.
+        """
+
+    async def heartbeat(self, caller: Caller, key: RunKey, token: int) -> bool:
+        """Notes that a worker is at it; False when its token is stale."""
+
+    async def answer(self, caller: Caller, settled: Settled) -> bool:
+        """Writes the outcome that a worker reports, as `RunStore.settle` does; False when stale.
+
+        Raises `RunNotFound` when the tenant has no such run.
+        """

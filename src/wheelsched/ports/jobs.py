@@ -1,0 +1,73 @@
+"""Jobs, as the API registers and changes them.
+
+Invariant: a caller sees the jobs of its tenant and no other; every change is in the audit.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import UUID
+
+from msgspec import Struct
+
+from wheelsched.core.model import Job, JobState, RunKey
+from wheelsched.ports.tenants import Caller
+
+
+class Registration(Struct, frozen=True):
+    """A job to register, and its first due time; None when it has none."""
+
+    job: Job
+    due_us: int | None
+
+
+class Acknowledged(Struct, frozen=True, kw_only=True):
+    """The job after a change, and whether the change reached every run that it should.
+
+    `too_late` are the armed runs that were due so soon that they may fire all the same.
+    """
+
+    job: Job
+    too_late: tuple[RunKey, ...] = ()
+
+
+class JobFilter(Struct, frozen=True, kw_only=True):
+    state: JobState | None = None
+    name: str | None = None
+    tags: dict[str, str] = {}
+
+
+class JobStore(Protocol):
+    """Jobs of one tenant, for the API. Every change is in the audit when it is there."""
+
+    async def register(self, caller: Caller, jobs: Sequence[Registration]) -> set[UUID]:
+        """Registers jobs, and gives those whose name another job of the tenant has.
+
+        Raises `QuotaExceeded` when the tenant would have more jobs than its quota, and
+        `TenantNotFound`; then none is registered.
+        """
+
+    async def get(self, caller: Caller, job_id: UUID) -> Job:
+        """One job, or `JobNotFound`."""
+
+    async def list_jobs(
+        self, caller: Caller, wanted: JobFilter, limit: int, after_name: str = ""
+    ) -> list[Job]:
+        """Jobs by name, after the last name of a page."""
+
+    async def edit(
+        self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool
+    ) -> Acknowledged:
+        """Replaces the version before `job.version`, or raises `JobChanged`."""
+
+    async def pause(self, caller: Caller, job_id: UUID) -> Acknowledged:
+        """Stops the timer, and skips the runs that are armed."""
+
+    async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
+        """Starts the timer of a paused job."""
+
+    async def delete(self, caller: Caller, job_id: UUID) -> Acknowledged:
+        """Removes the job; its history stays for its retention.
+
+        Its armed runs are skipped, those that wait for an attempt cancelled; a running one may end.
+        Attempts that are armed and due within a second are too late, first or further ones.
+        """
