@@ -2,13 +2,15 @@
 
 Invariant: one request is on its way at a time, written at once, and its answer is read within
 bounds and by its deadline. Whoever asked hears exactly once. A connection that has more to say than
-it was asked, or that may have, carries nothing any more.
+it was asked, or that may have, carries nothing any more. A request is on one connection only: what
+was written there and not answered has failed, for whoever took it may have acted on it.
 
 Nothing is set up for each request but a future. The one timer of a connection is not moved with
 every deadline: it rings when an earlier one would have passed, and is then set for the present one.
 """
 
 import asyncio
+import socket
 from typing import Final, Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -43,8 +45,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, keeper: Keeper, origin: str, loop: asyncio.AbstractEventLoop) -> None:
         self.origin = origin
+        self.socket: socket.socket | None = None  # the loop's; only to look at
         self.is_kept = False  # it was at rest before the request at hand
-        self.is_heard = False  # something of the answer has come
         self.lost: asyncio.Future[None] = loop.create_future()
         self._keeper = keeper
         self._loop = loop
@@ -65,11 +67,26 @@ class Connection(asyncio.Protocol):
             not self._is_ended and self._transport is not None and not self._transport.is_closing()
         )
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has come in that the loop has not told of yet.
+
+        Asked of a connection that was at rest: it is the worker's farewell, or for nobody.
+        """
+        if self.socket is None:
+            return True
+        try:
+            self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
     def ask(self, request: bytes, most_bytes: int, deadline_s: float) -> asyncio.Future[Answer]:
         """Writes a request, and promises its answer, or why there is none, by the deadline."""
         assert self._asked is None
         self._expect()
-        self.is_heard = False
         self._most_bytes = most_bytes
         self._received_bytes = 0
         self._asked = asked = self._loop.create_future()
@@ -116,7 +133,6 @@ class Connection(asyncio.Protocol):
         if self._asked is None or self._asked.cancelled():
             self.end()
             return
-        self.is_heard = True
         self._received_bytes += len(data)
         try:
             self._parser.feed_data(data)

@@ -41,15 +41,17 @@ class Dialer:
         tls = self._tls if endpoint.scheme == "https" else None
         try:
             async with asyncio.timeout(self._connect_timeout_s):
+                opened = await self._connect(addresses)
                 _, connection = await self._loop.create_connection(
                     make,
-                    sock=await self._connect(addresses),
+                    sock=opened,
                     ssl=tls,
                     server_hostname=host.removesuffix(".") if tls else None,
                 )
         except TimeoutError as error:
             # Its own kind: `TimeoutError` is for the deadline of who asked.
             raise ConnectionError(0, "timed out") from error
+        connection.socket = opened
         return connection
 
     async def _connect(self, addresses: Sequence[AddrInfoType]) -> socket.socket:

@@ -154,7 +154,6 @@ async def test_an_answer_that_breaks_off_is_none(
         line.hear(heard)
     line.connection.connection_lost(error)
     assert line.answer.status is TransportFailure.CONNECTION_LOST
-    assert line.connection.is_heard is bool(heard)
     assert line.kept.forgotten == [line.connection]
 
 
