@@ -10,6 +10,8 @@ every deadline: it rings when an earlier one would have passed, and is then set 
 """
 
 import asyncio
+import math
+import re
 import socket
 from typing import Final, Protocol, cast
 
@@ -20,10 +22,13 @@ from wheelsched.dispatch.answer import Answer
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_FRAMING: Final = 8  # bytes to carry one of a body: a chunk of its own takes six
+KEEP_ALIVE_MARGIN_S: Final = 1.0  # before a worker closes, by its own word: nothing shall cross it
 GRAIN_S: Final = 0.001  # of uvloop's timers
 
 HEAD_TOO_LONG: Final = "its headers are too long"
 NOT_COMPLETE: Final = "its body was not complete"
+
+_KEEP_ALIVE: Final = re.compile(rb"(?:^|[\s,;])timeout=([0-9]{1,6})(?![0-9])", re.IGNORECASE)
 
 
 class UnexpectedAnswer(Exception):
@@ -47,6 +52,7 @@ class Connection(asyncio.Protocol):
         self.origin = origin
         self.socket: socket.socket | None = None  # the loop's; only to look at
         self.is_kept = False  # it was at rest before the request at hand
+        self.rests_s = math.inf  # how long it may be at rest, as far as its worker says
         self.lost: asyncio.Future[None] = loop.create_future()
         self._keeper = keeper
         self._loop = loop
@@ -212,6 +218,8 @@ class Connection(asyncio.Protocol):
             is_whole=not self._is_too_long(),
             retry_after=None if retry_after is None else retry_after.decode("latin-1"),
         )
+        if (keep_alive := self._headers.get(b"keep-alive")) is not None:
+            self.rests_s = _read_keep_alive(keep_alive)
         self._resolve(answer)
         if self._is_reusable:
             self._keeper.rest(self)
@@ -243,6 +251,11 @@ class Connection(asyncio.Protocol):
             self._fail(TransportFailure.TIMEOUT)
         else:
             self.end()
+
+
+def _read_keep_alive(written: bytes) -> float:
+    timeout = _KEEP_ALIVE.search(written)
+    return math.inf if timeout is None else int(timeout[1]) - KEEP_ALIVE_MARGIN_S
 
 
 def _explain(error: Exception) -> str:

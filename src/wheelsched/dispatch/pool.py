@@ -108,10 +108,12 @@ class Pool:
         origin = self._origins[connection.origin]
         if (granted := origin.next_waiting()) is not None:
             granted.set_result(connection)
+        elif (rests_s := min(self._idle_timeout_s, connection.rests_s)) <= 0:
+            connection.end()
         else:
             origin.resting.append(connection)
             self._resting[connection] = None
-            connection.watch(self._loop.time() + self._idle_timeout_s)
+            connection.watch(self._loop.time() + rests_s)
 
     def forget(self, connection: Connection) -> None:
         """Has a connection no longer."""

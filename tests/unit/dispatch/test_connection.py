@@ -1,4 +1,5 @@
 import asyncio
+import math
 from collections.abc import Callable
 
 import pytest
@@ -276,6 +277,28 @@ async def test_a_connection_does_not_rest_for_ever(line: Line) -> None:
     await turn
     assert line.wire.is_aborted
     assert line.kept.forgotten == [line.connection]
+
+
+@pytest.mark.parametrize(
+    ("keep_alive", "rests_s"),
+    [
+        (b"timeout=5", 4),
+        (b"max=100, Timeout=75", 74),
+        (b"timeout=1", 0),
+        (b"timeout=0", -1),
+        (b"max=100", math.inf),
+        (b"idle_timeout=5", math.inf),
+        (b"timeout=banana", math.inf),
+        (b"timeout=99999999999999999999", math.inf),
+        (b"", math.inf),
+    ],
+)
+async def test_a_worker_says_how_long_a_connection_rests(
+    line: Line, keep_alive: bytes, rests_s: float
+) -> None:
+    line.hear(OK.replace(b"\r\n\r\n", b"\r\nKeep-Alive: " + keep_alive + b"\r\n\r\n"))
+    assert line.answer.status == 200
+    assert line.connection.rests_s == rests_s
 
 
 async def test_to_end_a_connection_is_to_fail_what_it_was_asked(line: Line) -> None:

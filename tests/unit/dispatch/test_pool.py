@@ -140,6 +140,22 @@ async def test_a_connection_that_cannot_be_opened_gives_its_place_back(exchange:
     assert len(exchange.pool) == 0
 
 
+@pytest.mark.parametrize("says", [b"timeout=5", b"timeout=1"])
+async def test_what_its_worker_is_about_to_close_does_not_rest(
+    exchange: Exchange, says: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = await exchange.open()
+    watched_s: list[float] = []
+    monkeypatch.setattr(connection, "watch", watched_s.append)
+    now_s = exchange.loop.time()
+    connection.data_received(OK.replace(b"\r\n\r\n", b"\r\nKeep-Alive: " + says + b"\r\n\r\n"))
+    if says == b"timeout=1":
+        assert not connection.is_open
+        assert len(exchange.pool) == 0
+    else:
+        assert 4 <= watched_s[0] - now_s <= exchange.loop.time() - now_s + 4
+
+
 async def test_what_has_ended_does_not_rest(exchange: Exchange) -> None:
     connection = await exchange.open()
     connection.end()
