@@ -48,8 +48,8 @@ class Keeper(Protocol):
 class Connection(asyncio.Protocol):
     """The protocol of one connection, for httptools' parser as well as for the loop."""
 
-    def __init__(self, keeper: Keeper, origin: str, loop: asyncio.AbstractEventLoop) -> None:
-        self.origin = origin
+    def __init__(self, keeper: Keeper, line: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.line = line  # of the keeper
         self.socket: socket.socket | None = None  # the loop's; only to look at
         self.is_kept = False  # it was at rest before the request at hand
         self.rests_s = math.inf  # how long it may be at rest, as far as its worker says

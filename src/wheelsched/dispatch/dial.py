@@ -14,10 +14,10 @@ import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
 from wheelsched.config import DispatchConfig
-from wheelsched.core.target import Endpoint
 from wheelsched.dispatch.connection import Connection
 from wheelsched.dispatch.egress import EgressGuard
 from wheelsched.dispatch.lookup import Lookup
+from wheelsched.dispatch.route import HttpRoute
 from wheelsched.errors import AddressForbidden
 
 NEXT_ADDRESS_S: Final = 0.25  # after which the next address is tried beside the one before
@@ -34,8 +34,9 @@ class Dialer:
         self._tls = ssl.create_default_context()
         self._tls.set_alpn_protocols(["http/1.1"])
 
-    async def dial(self, endpoint: Endpoint, make: Callable[[], Connection]) -> Connection:
+    async def dial(self, route: HttpRoute, make: Callable[[], Connection]) -> Connection:
         """Connects what `make` makes, or raises an `OSError`."""
+        endpoint = route.endpoint
         host = endpoint.host.strip("[]")
         addresses = _literal(host, endpoint.port) or await self._lookup.resolve(host, endpoint.port)
         tls = self._tls if endpoint.scheme == "https" else None

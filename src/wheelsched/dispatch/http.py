@@ -104,7 +104,7 @@ class HttpDispatcher:
         it has read, so that request has failed, and the retry policy says what follows.
         """
         while True:
-            connection = self._pool.take(route.origin)
+            connection = self._pool.take(route)
             if connection is None:
                 opened = await self._open(route, deadline_s)
                 if isinstance(opened, Answer):
@@ -116,7 +116,7 @@ class HttpDispatcher:
 
     async def _open(self, route: HttpRoute, deadline_s: float) -> Connection | Answer:
         try:
-            return await self._pool.open(route.endpoint, deadline_s)
+            return await self._pool.open(route, deadline_s)
         except TimeoutError:
             return Answer(status=TransportFailure.TIMEOUT)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run has an outcome
