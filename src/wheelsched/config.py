@@ -88,7 +88,7 @@ class DispatchConfig(Struct, frozen=True, kw_only=True):
     connect_timeout_ms: int = 5_000  # to look a name up, and then to be connected
     answer_bytes: int = 64 * 1024
     answer_bytes_per_run: int = 256
-    lookup_threads: int = 16  # a name server that hangs holds one for each of its names
+    lookup_threads: int = 128  # a name server that hangs holds one for each of its names
     egress: EgressConfig = EgressConfig()
 
 

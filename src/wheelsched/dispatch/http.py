@@ -22,7 +22,8 @@ from wheelsched.dispatch.answer import Answer, judge
 from wheelsched.dispatch.connection import Connection
 from wheelsched.dispatch.dial import Dialer
 from wheelsched.dispatch.failure import explain_failure
-from wheelsched.dispatch.lookup import KeptLookup, Lookup, ThreadedLookup
+from wheelsched.dispatch.lookup import Lookup, ThreadedLookup
+from wheelsched.dispatch.names import Names
 from wheelsched.dispatch.pool import Pool
 from wheelsched.dispatch.request import assemble, prepare
 from wheelsched.dispatch.route import HttpRoute, RouteTable
@@ -43,16 +44,17 @@ class HttpDispatcher:
         self._now_us = now_us
         self._loop = asyncio.get_running_loop()
         self._routes = RouteTable(config.egress.rules)
-        self._lookup = KeptLookup(
-            lookup
-            or ThreadedLookup(threads=config.lookup_threads, timeout_ms=config.connect_timeout_ms)
+        self._names = Names(
+            lookup or ThreadedLookup(),
+            most=config.lookup_threads,
+            timeout_ms=config.connect_timeout_ms,
         )
-        self._pool = Pool(config, Dialer(config, self._lookup).dial)
+        self._pool = Pool(config, Dialer(config, self._names).dial)
 
     async def close(self) -> None:
         """Closes every connection; what is being sent fails."""
         await self._pool.close()
-        await self._lookup.close()
+        await self._names.close()
 
     async def __aenter__(self) -> Self:
         return self
