@@ -174,7 +174,8 @@ class Connection(asyncio.Protocol):
             raise UnexpectedAnswer
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.setdefault(name.lower(), value)
+        if self._status == 0:  # what follows a body says nothing of the answer
+            self._headers.setdefault(name.lower(), value)
 
     def on_headers_complete(self) -> None:
         self._status = self._parser.get_status_code()
@@ -190,7 +191,7 @@ class Connection(asyncio.Protocol):
             self._expect()  # that was only to say that the answer will come
             return
         self._is_complete = True
-        self._is_reusable = self._parser.should_keep_alive()
+        self._is_reusable = self._parser.should_keep_alive() and self._is_written()
 
     def _expect(self) -> None:
         self._status = 0
@@ -199,6 +200,11 @@ class Connection(asyncio.Protocol):
         self._body_bytes = 0
         self._is_complete = False
         self._is_reusable = False
+
+    def _is_written(self) -> bool:
+        """Whether the request has gone out. A worker that answered before may read no further,
+        and would take the rest for a request, or the next one for the rest."""
+        return self._transport is not None and self._transport.get_write_buffer_size() == 0
 
     def _is_framed(self) -> bool:
         """Whether the answer says itself where it ends, and not the end of the connection."""

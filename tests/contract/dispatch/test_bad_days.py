@@ -423,6 +423,25 @@ async def test_what_was_heard_of_an_answer_is_not_asked_again(world: World, peer
     assert world.begun == peer.requests == 2
 
 
+async def test_an_answer_to_half_a_request_is_the_last_of_its_connection(world: World) -> None:
+    """Else the rest of the request would be read as the next one."""
+    payload = b'"' + b"x" * 20_000_000 + b'"'
+    heads: list[bytes] = []
+
+    async def script(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
+    ) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(OK)
+        await writer.drain()
+        await asyncio.Event().wait()  # and reads no further
+
+    async with scripted_worker(script) as url:
+        assert await world.send(url, payload=payload) == Succeeded(http_status=200)
+        assert await world.send(url) == Succeeded(http_status=200)
+    assert len(heads) == 2
+
+
 async def test_an_answer_to_nothing_is_not_taken_for_the_next(world: World) -> None:
     async def script(
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int

@@ -19,6 +19,10 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.written: list[bytes] = []
         self.is_aborted = False
+        self.unwritten = 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.unwritten
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written.append(bytes(data))
@@ -249,6 +253,23 @@ async def test_trailers_have_a_bound(line: Line) -> None:
     line.hear(head, *[b"x" * 1_000] * 1_000)
     assert line.answer.status == 200
     assert line.wire.is_aborted
+
+
+async def test_trailers_are_no_headers(line: Line) -> None:
+    line.hear(
+        b"HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"0\r\nRetry-After: 7\r\nKeep-Alive: timeout=1\r\n\r\n"
+    )
+    assert line.answer == Answer(status=503)
+    assert line.connection.rests_s == math.inf
+
+
+async def test_an_answer_before_the_request_was_written_is_the_last(line: Line) -> None:
+    line.wire.unwritten = 1
+    line.hear(OK)
+    assert line.answer == Answer(status=200, body=b"ok")
+    assert line.wire.is_aborted
+    assert not line.is_resting
 
 
 async def test_the_deadline_ends_it(line: Line) -> None:
