@@ -39,7 +39,7 @@ FINISH_EVERY_US = SECOND  # between two statements that end jobs, unless a batch
 class Sequels(Struct, frozen=True):
     """What follows after a result was written."""
 
-    ended: Callable[[RunKey], None]
+    ended: Callable[[RunKey, int], None]  # an attempt, and with it the run
     accepted: Callable[[ArmedRun], None]
 
 
@@ -111,9 +111,9 @@ class Settle:
                 "job.finish", lambda lease: self._context.stores.timers.finish(lease, over)
             )
 
-    def _end(self, key: RunKey) -> None:
-        """A run has ended, and perhaps its job with it."""
-        self._sequels.ended(key)
+    def _end(self, key: RunKey, token: int) -> None:
+        """A run has ended with this attempt, and perhaps its job with it."""
+        self._sequels.ended(key, token)
         if key.job_id in self._ending and not self._context.unfinished.has_any(key.job_id):
             self._ending.discard(key.job_id)
             self._over.append(key.job_id)
@@ -138,7 +138,7 @@ class Settle:
             if written.key in stale:
                 context.vitals.runs.stale_outcomes += 1
                 log.info("outcome.stale", **about_run(written.key, written.token))
-                self._end(written.key)
+                self._end(written.key, written.token)
             else:
                 self._count(written)
                 self._follow(result, written)
@@ -211,9 +211,9 @@ class Settle:
     def _follow(self, result: Result | Verdict, written: Settled) -> None:
         context = self._context
         if isinstance(result, Verdict) or written.state in FINAL_STATES:
-            self._end(result.key)
+            self._end(written.key, written.token)
         elif not context.tenure.holds(partition_of(result.key.job_id)):
-            context.unfinished.end(result.key)  # carried here; its next attempt is its owner's
+            context.unfinished.end(result.key, written.token)  # the next attempt is its owner's
         elif written.retry_at_us is not None:
             context.unfinished.pause(result.key)
             self._retries.put(Retry(result.key, written.retry_at_us))
