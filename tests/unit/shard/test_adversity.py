@@ -12,7 +12,13 @@ from wheelsched.config import ShardConfig
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import RunKey, RunState
 from wheelsched.core.outcome import Failed, Outcome, Succeeded
-from wheelsched.core.policy import OnOverlap, OverlapPolicy, RetryPolicy
+from wheelsched.core.policy import (
+    MisfirePolicy,
+    OnMisfire,
+    OnOverlap,
+    OverlapPolicy,
+    RetryPolicy,
+)
 from wheelsched.core.registration import parse
 from wheelsched.errors import StoreFault
 from wheelsched.ports import (
@@ -281,3 +287,24 @@ async def test_a_target_that_hangs_hurts_only_itself(world: Stepping) -> None:
     arrived = Counter(callback.job_name.split("-")[0] for _, callback in world.arrived)
     assert arrived == {"hanging": places, "own": 50, "same": 50, "other": 50}
     assert all(at_s < 6.1 for at_s, _ in world.arrived)
+
+
+async def test_a_lost_claim_with_nothing_but_a_skip_is_made_again(world: Stepping) -> None:
+    policy = MisfirePolicy(policy=OnMisfire.SKIP, grace_us=SECOND)
+    job = await world.register("*/10 * * * * *", misfire=policy)
+    await world.advance(25)
+    arm, lost = world.store.timers.arm, []
+
+    async def lose(lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
+        """As if the job had been edited meanwhile."""
+        if lost:
+            return await arm(lease, claims)
+        lost.extend(claims)
+        return {claim.key for claim in claims}
+
+    world.line.timers.arm = lose
+    world.start()
+    await world.advance(3)
+    assert [claim.runs for claim in lost] == [()]
+    (skipped,) = await world.runs(job)
+    assert skipped.missed_count == 2
