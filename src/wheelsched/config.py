@@ -82,17 +82,18 @@ class EgressConfig(Struct, frozen=True, kw_only=True):
 class DispatchConfig(Struct, frozen=True, kw_only=True):
     """How workers are reached.
 
-    A request that finds all connections in use waits for one, as long as its own timeout lasts.
+    A request that finds all connections in use waits for one, as long as its own timeout lasts. As
+    long as there are no fewer than what `FairnessConfig` lets be in flight, none has to.
     An answer is read up to a bound; in a batch it may be longer by so much for each run.
     """
 
     connections: int = 2_500
-    connections_per_host: int = 1_000  # of one scheme, host and port
+    connections_per_host: int = 250  # of one tenant, to one scheme, host and port
     idle_timeout_ms: int = 15_000
     connect_timeout_ms: int = 5_000  # to look a name up, and then to be connected
     answer_bytes: int = 64 * 1024
     answer_bytes_per_run: int = 256
-    lookup_threads: int = 16  # a name server that hangs holds one for each of its names
+    lookup_threads: int = 128  # a name server that hangs holds one for each of its names
     egress: EgressConfig = EgressConfig()
 
 

@@ -112,8 +112,24 @@ async def test_a_misfire_writes_its_skip_and_its_runs_at_once(world: World) -> N
     assert skipped.missed_since_us == first_us
     assert await world.due(job) == world.now_us
     assert await world.timers.arm(lease, [claim]) == {
-        RunKey(job.job_id, run.due_us) for run in runs
+        claim.key,
+        *(RunKey(job.job_id, run.due_us) for run in runs),
     }
+
+
+async def test_a_claim_with_nothing_but_a_skip_can_be_lost(world: World) -> None:
+    due_us = world.now_us - 10 * MINUTE_US
+    jobs = [await world.register(due_us, name) for name in ("one", "two")]
+    lease = await world.own_all()
+    skip = Skip(reason=SkipReason.MISFIRE_SKIP, count=1, first_us=due_us, last_us=due_us)
+    stale, good = (
+        world.claim(job, due_us, version=version, runs=(), skip=skip)
+        for job, version in zip(jobs, (2, 1), strict=True)
+    )
+    assert await world.timers.arm(lease, [stale, good]) == {stale.key}
+    assert await world.due(jobs[0]) == due_us
+    assert await world.history.list_runs(world.caller, jobs[0].job_id, 10) == []
+    assert await world.timers.arm(lease, [stale, good]) == {stale.key, good.key}
 
 
 async def test_days_that_nobody_prepared_are_no_obstacle(world: World) -> None:

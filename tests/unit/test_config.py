@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from wheelsched.config import EgressConfig
+from wheelsched.config import DispatchConfig, EgressConfig, FairnessConfig
 from wheelsched.errors import InvalidNetwork
 
 
@@ -11,3 +11,12 @@ def test_networks_are_read_when_the_settings_are_built() -> None:
         EgressConfig(allow=("10.0.0.1/8",))
     with pytest.raises((InvalidNetwork, msgspec.ValidationError)):
         msgspec.convert({"allow": ["inside"]}, EgressConfig)
+
+
+def test_whatever_may_be_in_flight_has_a_connection() -> None:
+    """So that nobody waits in the pool, which is fair to lines, and not by weight."""
+    dispatch, fairness = DispatchConfig(), FairnessConfig()
+    assert dispatch.connections_per_host >= fairness.in_flight_per_origin
+    assert dispatch.connections >= fairness.in_flight
+    assert fairness.in_flight >= 2 * fairness.in_flight_per_tenant
+    assert fairness.in_flight_per_tenant >= 2 * fairness.in_flight_per_origin

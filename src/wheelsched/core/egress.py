@@ -47,6 +47,7 @@ _NEVER: Final = _ranges(
         "fd00:ec2::/32": "a metadata address",  # AWS
         "fd20:ce::254/128": "a metadata address",  # Google
         "fd00:c1::a9fe:a9fe/128": "a metadata address",  # Oracle
+        "fe80::a9fe:a9fe/128": "a metadata address",  # OpenStack
         "0.0.0.0/8": "an unspecified address",
         "::/128": "an unspecified address",
         "224.0.0.0/4": "a multicast address",
@@ -91,6 +92,8 @@ _GLOBAL_IPV6: Final = IPv6Network("2000::/3")  # all that is assigned to be reac
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 _NAT64_LOCAL: Final = IPv6Network("64:ff9b:1::/48")  # read as a /96, its usual use
 _COMPATIBLE: Final = IPv6Network("::/96")
+_TRANSLATED: Final = IPv6Network("::ffff:0:0:0/96")
+_ISATAP: Final = (0x0000_5EFE, 0x0200_5EFE)  # of an interface that tunnels to an IPv4 address
 
 
 class EgressRules(Struct, frozen=True):
@@ -127,8 +130,11 @@ def explain_forbidden(address: Address, rules: EgressRules = NO_EXCEPTIONS) -> s
             return name
         if isinstance(address, IPv6Address) and address not in _GLOBAL_IPV6:
             return "a reserved address"
-    wrapped = _wrapped(address)
-    return None if wrapped is None else explain_forbidden(wrapped, rules)
+    for wrapped in _wrapped(address):
+        name = explain_forbidden(wrapped, rules)
+        if name is not None:
+            return name
+    return None
 
 
 def _name_in(ranges: tuple[_Range, ...], address: Address) -> str | None:
@@ -138,18 +144,20 @@ def _name_in(ranges: tuple[_Range, ...], address: Address) -> str | None:
     return None
 
 
-def _wrapped(address: Address) -> IPv4Address | None:
-    """The IPv4 address that a gateway would take out of an IPv6 one."""
+def _wrapped(address: Address) -> tuple[IPv4Address, ...]:
+    """The IPv4 addresses that a gateway would take out of an IPv6 one."""
     if isinstance(address, IPv4Address):
-        return None
+        return ()
     if address.sixtofour is not None:
-        return address.sixtofour
+        return (address.sixtofour,)
     if address.teredo is not None:
-        return address.teredo[1]
-    is_compatible = address in _COMPATIBLE and not address.is_loopback
-    if is_compatible or address in _NAT64 or address in _NAT64_LOCAL:
-        return IPv4Address(int(address) & 0xFFFF_FFFF)
-    return None
+        return address.teredo  # of the server, and of who is behind it
+    last = IPv4Address(int(address) & 0xFFFF_FFFF)
+    if address in _COMPATIBLE:
+        return () if address.is_loopback else (last,)
+    if any(address in network for network in (_NAT64, _NAT64_LOCAL, _TRANSLATED)):
+        return (last,)
+    return (last,) if (int(address) >> 32) & 0xFFFF_FFFF in _ISATAP else ()
 
 
 def _read_network(written: str) -> Network:

@@ -2,13 +2,17 @@
 
 Invariant: one request is on its way at a time, written at once, and its answer is read within
 bounds and by its deadline. Whoever asked hears exactly once. A connection that has more to say than
-it was asked, or that may have, carries nothing any more.
+it was asked, or that may have, carries nothing any more. A request is on one connection only: what
+was written there and not answered has failed, for whoever took it may have acted on it.
 
 Nothing is set up for each request but a future. The one timer of a connection is not moved with
 every deadline: it rings when an earlier one would have passed, and is then set for the present one.
 """
 
 import asyncio
+import math
+import re
+import socket
 from typing import Final, Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -18,10 +22,13 @@ from wheelsched.dispatch.answer import Answer
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_FRAMING: Final = 8  # bytes to carry one of a body: a chunk of its own takes six
+KEEP_ALIVE_MARGIN_S: Final = 1.0  # before a worker closes, by its own word: nothing shall cross it
 GRAIN_S: Final = 0.001  # of uvloop's timers
 
 HEAD_TOO_LONG: Final = "its headers are too long"
 NOT_COMPLETE: Final = "its body was not complete"
+
+_KEEP_ALIVE: Final = re.compile(rb"(?:^|[\s,;])timeout=([0-9]{1,6})(?![0-9])", re.IGNORECASE)
 
 
 class UnexpectedAnswer(Exception):
@@ -41,10 +48,11 @@ class Keeper(Protocol):
 class Connection(asyncio.Protocol):
     """The protocol of one connection, for httptools' parser as well as for the loop."""
 
-    def __init__(self, keeper: Keeper, origin: str, loop: asyncio.AbstractEventLoop) -> None:
-        self.origin = origin
+    def __init__(self, keeper: Keeper, line: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.line = line  # of the keeper
+        self.socket: socket.socket | None = None  # the loop's; only to look at
         self.is_kept = False  # it was at rest before the request at hand
-        self.is_heard = False  # something of the answer has come
+        self.rests_s = math.inf  # how long it may be at rest, as far as its worker says
         self.lost: asyncio.Future[None] = loop.create_future()
         self._keeper = keeper
         self._loop = loop
@@ -65,11 +73,26 @@ class Connection(asyncio.Protocol):
             not self._is_ended and self._transport is not None and not self._transport.is_closing()
         )
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has come in that the loop has not told of yet.
+
+        Asked of a connection that was at rest: it is the worker's farewell, or for nobody.
+        """
+        if self.socket is None:
+            return True
+        try:
+            self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
     def ask(self, request: bytes, most_bytes: int, deadline_s: float) -> asyncio.Future[Answer]:
         """Writes a request, and promises its answer, or why there is none, by the deadline."""
         assert self._asked is None
         self._expect()
-        self.is_heard = False
         self._most_bytes = most_bytes
         self._received_bytes = 0
         self._asked = asked = self._loop.create_future()
@@ -116,7 +139,6 @@ class Connection(asyncio.Protocol):
         if self._asked is None or self._asked.cancelled():
             self.end()
             return
-        self.is_heard = True
         self._received_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -152,7 +174,8 @@ class Connection(asyncio.Protocol):
             raise UnexpectedAnswer
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.setdefault(name.lower(), value)
+        if self._status == 0:  # what follows a body says nothing of the answer
+            self._headers.setdefault(name.lower(), value)
 
     def on_headers_complete(self) -> None:
         self._status = self._parser.get_status_code()
@@ -168,7 +191,7 @@ class Connection(asyncio.Protocol):
             self._expect()  # that was only to say that the answer will come
             return
         self._is_complete = True
-        self._is_reusable = self._parser.should_keep_alive()
+        self._is_reusable = self._parser.should_keep_alive() and self._is_written()
 
     def _expect(self) -> None:
         self._status = 0
@@ -177,6 +200,11 @@ class Connection(asyncio.Protocol):
         self._body_bytes = 0
         self._is_complete = False
         self._is_reusable = False
+
+    def _is_written(self) -> bool:
+        """Whether the request has gone out. A worker that answered before may read no further,
+        and would take the rest for a request, or the next one for the rest."""
+        return self._transport is not None and self._transport.get_write_buffer_size() == 0
 
     def _is_framed(self) -> bool:
         """Whether the answer says itself where it ends, and not the end of the connection."""
@@ -196,6 +224,8 @@ class Connection(asyncio.Protocol):
             is_whole=not self._is_too_long(),
             retry_after=None if retry_after is None else retry_after.decode("latin-1"),
         )
+        if (keep_alive := self._headers.get(b"keep-alive")) is not None:
+            self.rests_s = _read_keep_alive(keep_alive)
         self._resolve(answer)
         if self._is_reusable:
             self._keeper.rest(self)
@@ -227,6 +257,11 @@ class Connection(asyncio.Protocol):
             self._fail(TransportFailure.TIMEOUT)
         else:
             self.end()
+
+
+def _read_keep_alive(written: bytes) -> float:
+    timeout = _KEEP_ALIVE.search(written)
+    return math.inf if timeout is None else int(timeout[1]) - KEEP_ALIVE_MARGIN_S
 
 
 def _explain(error: Exception) -> str:

@@ -14,10 +14,10 @@ import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
 from wheelsched.config import DispatchConfig
-from wheelsched.core.target import Endpoint
 from wheelsched.dispatch.connection import Connection
 from wheelsched.dispatch.egress import EgressGuard
-from wheelsched.dispatch.lookup import Lookup
+from wheelsched.dispatch.names import Names
+from wheelsched.dispatch.route import HttpRoute
 from wheelsched.errors import AddressForbidden
 
 NEXT_ADDRESS_S: Final = 0.25  # after which the next address is tried beside the one before
@@ -26,30 +26,35 @@ NEXT_ADDRESS_S: Final = 0.25  # after which the next address is tried beside the
 class Dialer:
     """Opens connections for the running loop."""
 
-    def __init__(self, config: DispatchConfig, lookup: Lookup) -> None:
+    def __init__(self, config: DispatchConfig, names: Names) -> None:
         self._connect_timeout_s = config.connect_timeout_ms / 1_000
         self._guard = EgressGuard(config.egress.rules)
-        self._lookup = lookup
+        self._names = names
         self._loop = asyncio.get_running_loop()
         self._tls = ssl.create_default_context()
         self._tls.set_alpn_protocols(["http/1.1"])
 
-    async def dial(self, endpoint: Endpoint, make: Callable[[], Connection]) -> Connection:
+    async def dial(self, route: HttpRoute, make: Callable[[], Connection]) -> Connection:
         """Connects what `make` makes, or raises an `OSError`."""
+        endpoint = route.endpoint
         host = endpoint.host.strip("[]")
-        addresses = _literal(host, endpoint.port) or await self._lookup.resolve(host, endpoint.port)
+        addresses = _literal(host, endpoint.port) or await self._names.resolve(
+            route.tenant_id, host, endpoint.port
+        )
         tls = self._tls if endpoint.scheme == "https" else None
         try:
             async with asyncio.timeout(self._connect_timeout_s):
+                opened = await self._connect(addresses)
                 _, connection = await self._loop.create_connection(
                     make,
-                    sock=await self._connect(addresses),
+                    sock=opened,
                     ssl=tls,
                     server_hostname=host.removesuffix(".") if tls else None,
                 )
         except TimeoutError as error:
             # Its own kind: `TimeoutError` is for the deadline of who asked.
             raise ConnectionError(0, "timed out") from error
+        connection.socket = opened
         return connection
 
     async def _connect(self, addresses: Sequence[AddrInfoType]) -> socket.socket:

@@ -21,7 +21,8 @@ from wheelsched.dispatch.answer import Answer, judge
 from wheelsched.dispatch.connection import Connection
 from wheelsched.dispatch.dial import Dialer
 from wheelsched.dispatch.failure import explain_failure
-from wheelsched.dispatch.lookup import KeptLookup, Lookup, ThreadedLookup
+from wheelsched.dispatch.lookup import Lookup, ThreadedLookup
+from wheelsched.dispatch.names import Names
 from wheelsched.dispatch.pool import Pool
 from wheelsched.dispatch.request import assemble, prepare
 from wheelsched.dispatch.route import HttpRoute, RouteTable
@@ -42,16 +43,17 @@ class HttpDispatcher(Closing):
         self._now_us = now_us
         self._loop = asyncio.get_running_loop()
         self._routes = RouteTable(config.egress.rules)
-        self._lookup = KeptLookup(
-            lookup
-            or ThreadedLookup(threads=config.lookup_threads, timeout_ms=config.connect_timeout_ms)
+        self._names = Names(
+            lookup or ThreadedLookup(),
+            most=config.lookup_threads,
+            timeout_ms=config.connect_timeout_ms,
         )
-        self._pool = Pool(config, Dialer(config, self._lookup).dial)
+        self._pool = Pool(config, Dialer(config, self._names).dial)
 
     async def close(self) -> None:
         """Closes every connection; what is being sent fails."""
         await self._pool.close()
-        await self._lookup.close()
+        await self._names.close()
 
     def route(self, tenant_id: UUID, target: Target) -> HttpRoute:
         return self._routes.get(tenant_id, target)
@@ -71,41 +73,41 @@ class HttpDispatcher(Closing):
         if route.target.batch > 1:
             most_bytes += self._config.answer_bytes_per_run * len(batch)
         deadline_s = self._loop.time() + request.timeout_us / SECOND
-        may_ask_again = True
+        connection = await self._connect(route, deadline_s)
+        if isinstance(connection, Answer):
+            return judge(route, batch, connection, self._now_us())
+        if not begin():
+            self._pool.rest(connection)
+            return None
+        asked = connection.ask(request.content, most_bytes, deadline_s)
+        try:
+            answer = await asked
+        except asyncio.CancelledError:
+            connection.abandon(asked)
+            raise
+        return judge(route, batch, answer, self._now_us())
+
+    async def _connect(self, route: HttpRoute, deadline_s: float) -> Connection | Answer:
+        """A connection that is open, as far as the kernel knows: one that was kept, or a new one.
+
+        A worker that is about to close an idle one may cross the request. Nobody knows then what
+        it has read, so that request has failed, and the retry policy says what follows.
+        """
         while True:
-            connection = self._pool.take(route.origin) if may_ask_again else None
+            connection = self._pool.take(route)
             if connection is None:
                 opened = await self._open(route, deadline_s)
                 if isinstance(opened, Answer):
-                    return judge(route, batch, opened, self._now_us())
+                    return opened
                 connection = opened
-            if not begin():
-                self._pool.rest(connection)
-                return None
-            asked = connection.ask(request.content, most_bytes, deadline_s)
-            try:
-                answer = await asked
-            except asyncio.CancelledError:
-                connection.abandon(asked)
-                raise
-            if not (may_ask_again and _is_stale(connection, answer)):
-                return judge(route, batch, answer, self._now_us())
-            may_ask_again = False
+            if not connection.is_kept or connection.is_quiet:
+                return connection
+            connection.end()
 
     async def _open(self, route: HttpRoute, deadline_s: float) -> Connection | Answer:
         try:
-            return await self._pool.open(route.endpoint, deadline_s)
+            return await self._pool.open(route, deadline_s)
         except TimeoutError:
             return Answer(status=TransportFailure.TIMEOUT)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run has an outcome
             return explain_failure(error)
-
-
-def _is_stale(connection: Connection, answer: Answer) -> bool:
-    """Whether a connection that was kept had ended meanwhile.
-
-    A worker that closes an idle connection crosses the request on the way. Waiting for another
-    attempt would make the run late; the worker knows it by its key.
-    """
-    is_lost = answer.status is TransportFailure.CONNECTION_LOST
-    return is_lost and connection.is_kept and not connection.is_heard

@@ -1,97 +1,79 @@
-"""Looking names up, on threads of its own, and once for a burst.
+"""Looking names up by the system's resolver, on threads of its own.
 
-Invariant: a name server that does not answer costs its own targets a connection, and others a
-thread for as long as the system's resolver waits; it never blocks the loop, nor the threads that
-anything else runs on. What names resolve to is not judged here: see the egress guard.
+Invariant: a name server that does not answer blocks neither the loop, nor the threads that anything
+else runs on, nor the end of the process. How many are asked at once, and on whose behalf, is
+decided by who asks: see `names`. What names resolve to is not judged here: see the egress guard.
 """
 
 import asyncio
 import socket
-from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from queue import SimpleQueue
+from threading import Thread
+from typing import Final, Protocol, TypeAlias
 
 from aiohappyeyeballs import AddrInfoType
 
 MAX_ADDRESSES: Final = 8  # each may be tried, and each try takes its time
-KEPT_S: Final = 5.0  # an answer; a name that moves is followed by then
-MAX_KEPT: Final = 4_096  # answers
 
 Addresses: TypeAlias = list[AddrInfoType]
+_Found: TypeAlias = asyncio.Future[Addresses]
 
 
 class Lookup(Protocol):
-    """Finds the addresses of a host, or raises an `OSError`."""
+    """Finds the addresses of a host, with any port, or raises an `OSError`."""
 
-    async def resolve(self, host: str, port: int) -> Addresses: ...
+    async def resolve(self, host: str) -> Addresses: ...
 
     async def close(self) -> None: ...
 
 
 class ThreadedLookup:
-    """The system's resolver."""
+    """The system's resolver, with as many threads as it was ever asked for at once.
 
-    def __init__(self, *, threads: int, timeout_ms: int) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="lookup")
-        self._timeout_ms = timeout_ms
+    They are daemons: nothing ends a question to the system, and no exit waits for an answer.
+    """
 
-    async def resolve(self, host: str, port: int) -> Addresses:
-        ask = partial(socket.getaddrinfo, host, port, socket.AF_UNSPEC, socket.SOCK_STREAM)
-        try:
-            async with asyncio.timeout(self._timeout_ms / 1_000):
-                found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
-        except TimeoutError as error:
-            raise OSError(0, f"the name server did not answer for {host}") from error
-        return list(found[:MAX_ADDRESSES])
-
-    async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-class _Kept(NamedTuple):
-    until_s: float
-    found: asyncio.Task[Addresses]
-
-    def is_good(self, now_s: float) -> bool:
-        if self.until_s <= now_s:
-            return False
-        return not self.found.done() or _is_answered(self.found)
-
-
-class KeptLookup:
-    """What another lookup answered, for a few seconds. Who asks meanwhile waits along."""
-
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._kept: OrderedDict[tuple[str, int], _Kept] = OrderedDict()  # the oldest first
+        self._asked: SimpleQueue[tuple[str, _Found] | None] = SimpleQueue()
+        self._threads = 0
+        self._under_way = 0
 
-    async def resolve(self, host: str, port: int) -> Addresses:
-        now_s = self._loop.time()
-        kept = self._kept.get((host, port))
-        if kept is None or not kept.is_good(now_s):
-            self._drop_old(now_s)
-            found = self._loop.create_task(self._lookup.resolve(host, port))
-            found.add_done_callback(_is_answered)
-            kept = self._kept[host, port] = _Kept(now_s + KEPT_S, found)
-            self._kept.move_to_end((host, port))
-        return await asyncio.shield(kept.found)
+    async def resolve(self, host: str) -> Addresses:
+        found: _Found = self._loop.create_future()
+        self._under_way += 1
+        if self._under_way > self._threads:
+            self._threads += 1
+            Thread(target=self._work, name=f"lookup-{self._threads}", daemon=True).start()
+        self._asked.put((host, found))
+        return await found
 
     async def close(self) -> None:
-        for kept in self._kept.values():
-            kept.found.cancel()
-        self._kept.clear()
-        await self._lookup.close()
+        for _ in range(self._threads):
+            self._asked.put(None)
 
-    def _drop_old(self, now_s: float) -> None:
-        while self._kept:
-            oldest = next(iter(self._kept.values()))
-            if oldest.until_s > now_s and len(self._kept) < MAX_KEPT:
+    def _work(self) -> None:
+        while (asked := self._asked.get()) is not None:
+            host, found = asked
+            answer = _ask_system(host)
+            try:
+                self._loop.call_soon_threadsafe(self._tell, found, answer)
+            except RuntimeError:  # the loop was closed meanwhile: nobody wants to know
                 return
-            self._kept.popitem(last=False)
+
+    def _tell(self, found: _Found, answer: Addresses | Exception) -> None:
+        self._under_way -= 1
+        if found.done():
+            return
+        if isinstance(answer, Exception):
+            found.set_exception(answer)
+        else:
+            found.set_result(answer)
 
 
-def _is_answered(found: asyncio.Task[Addresses]) -> bool:
-    """Whether a lookup that is over found something. To ask is to have seen its error."""
-    return not found.cancelled() and found.exception() is None
+def _ask_system(host: str) -> Addresses | Exception:
+    try:
+        found = socket.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_STREAM)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is raised where it was asked for
+        return error
+    return list(found[:MAX_ADDRESSES])

@@ -35,6 +35,7 @@ class HttpRoute(Route, frozen=True, eq=False, kw_only=True):
     """A route with its URL read, and the beginning of its requests ready."""
 
     endpoint: Endpoint = NOWHERE
+    line: str = ""  # by which its connections are known: of its tenant, to its origin
     head: bytes = b""  # the request line and the headers that all its requests have
     refusal: str | None = None  # why its target cannot be used
 
@@ -74,6 +75,7 @@ class RouteTable:
             target=target,
             origin=endpoint.origin,
             endpoint=endpoint,
+            line=f"{tenant_id.hex} {endpoint.origin}",
             head=_write_head(target, endpoint),
         )
 

@@ -108,8 +108,9 @@ class TimerStore(Protocol):
         """Moves the timers and writes the runs, and gives the runs that were *not* won.
 
         A claim is lost when its timer is no longer at that due time and version, and a run when
-        it exists already. After an error the runs that a replay does not win may have been won
-        before: `recheck` tells. A job may be claimed once per call.
+        it exists already. Of a lost claim its own key is given too, whatever it was for. After an
+        error the runs that a replay does not win may have been won before: `recheck` tells. A job
+        may be claimed once per call.
         """
 
     async def arm_retries(self, lease: Lease, retries: Sequence[ClaimedRetry]) -> list[Run]:

@@ -248,15 +248,21 @@ class Arm:
 
     def _count(self, plans: Sequence[Plan], lost: set[RunKey]) -> None:
         runs = self._context.vitals.runs
-        runs.entered[RunState.ARMED] += sum(len(plan.fires) for plan in plans) - len(lost)
         for plan in plans:
-            if plan.claim.skip is not None:
+            claim = plan.claim
+            runs.entered[RunState.ARMED] += len(claim.runs)
+            if lost:
+                keys = (RunKey(claim.job_id, run.due_us) for run in claim.runs)
+                runs.entered[RunState.ARMED] -= sum(key in lost for key in keys)
+            if claim.skip is not None and claim.key not in lost:
                 runs.entered[RunState.SKIPPED] += 1
-                runs.skipped[plan.claim.skip.reason] += plan.claim.skip.count
+                runs.skipped[claim.skip.reason] += claim.skip.count
 
     @staticmethod
     def _is_lost(claim: Claim, lost: set[RunKey]) -> bool:
-        return any(RunKey(claim.job_id, run.due_us) in lost for run in claim.runs)
+        return claim.key in lost or any(
+            RunKey(claim.job_id, run.due_us) in lost for run in claim.runs
+        )
 
     def _follow(self, plan: Plan, lost: set[RunKey], refused: set[RunKey]) -> None:
         """Hands the runs that were won to fire, and puts the next due time in its place."""

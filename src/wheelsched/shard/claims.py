@@ -24,7 +24,7 @@ class Claims:
         self.refused: set[RunKey] = set()  # of the latest claims, those that the store refused
 
     async def arm(self, claims: Sequence[Claim]) -> set[RunKey]:
-        """Arms, and gives the runs that were not won."""
+        """Arms, and gives the runs that were not won, and the keys of claims that were lost."""
         self._was_ambiguous = False
         answer = await self._context.patience.insist_in_parts("run.arm", claims, self._arm)
         self.refused = answer.refused
@@ -38,7 +38,8 @@ class Claims:
             for run in claim.runs
         }
         lost = set(answer.answers)
-        return unasked | lost - {run.key for run in await self._won_before(lost, tokens)}
+        won_before = {run.key for run in await self._won_before(lost, tokens)}
+        return self.refused | unasked | lost - won_before
 
     async def arm_retries(self, retries: Sequence[ClaimedRetry]) -> list[Run]:
         """Arms further attempts, and gives the runs that were won."""
@@ -106,5 +107,5 @@ class Claims:
         return [
             check.run
             for check in checked
-            if check.run.token == tokens[check.run.key] and check.run.state is RunState.ARMED
+            if check.run.token == tokens.get(check.run.key) and check.run.state is RunState.ARMED
         ]

@@ -129,13 +129,15 @@ class Fire:
     def withdraw(self, run: ArmedRun) -> None:
         """Does not send a run any more: it was paused, cancelled, or is somebody else's."""
         self._context.unfinished.forget([run])
-        if self._context.unfinished.token_of(run.key) in (None, run.token):
-            self.ended(run.key)  # else a later attempt of it is live
+        self.ended(run.key, run.token)
 
-    def ended(self, key: RunKey) -> None:
-        """A live run has ended: those of its job that waited for it are decided about again."""
+    def ended(self, key: RunKey, token: int | None = None) -> None:
+        """A live run has ended: those of its job that waited for it are decided about again.
+
+        With a token, an attempt has; a later one of the same run goes on.
+        """
         unfinished = self._context.unfinished
-        unfinished.end(key)
+        unfinished.end(key, token)
         waiting = unfinished.take_waiting(key.job_id)
         if waiting:
             self._enqueue(waiting)
@@ -365,7 +367,7 @@ class Fire:
         """Ends a live run in favour of a later one. What its worker still says is not heard."""
         if live.armed is not None:
             live.armed.is_withdrawn = True
-        self._context.unfinished.end(live.key)
+        self._context.unfinished.end(live.key, live.token)
         self._settle(Ruling(key=live.key, token=live.token, state=RunState.CANCELLED))
 
     def _unsent(self, job_id: UUID) -> list[ArmedRun]:

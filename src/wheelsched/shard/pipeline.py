@@ -129,8 +129,8 @@ class Pipeline:
         self.fire.doubt(job_id)
         self.recheck.look_at_job(job_id)
 
-    def _ended(self, key: RunKey) -> None:
-        self.fire.ended(key)
+    def _ended(self, key: RunKey, token: int) -> None:
+        self.fire.ended(key, token)
 
     def _accepted(self, run: ArmedRun) -> None:
         self.sweep.watch(run)

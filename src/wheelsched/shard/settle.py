@@ -45,7 +45,7 @@ FINISH_NS = 1_000_000_000  # how long a job that is over waits for others, unles
 class Sequels(Struct, frozen=True):
     """What follows after a report was written, and whether to wait with that."""
 
-    ended: Callable[[RunKey], None]
+    ended: Callable[[RunKey, int], None]  # an attempt, and with it the run
     accepted: Callable[[ArmedRun], None]
     gives_way: Callable[[], bool]
 
@@ -147,9 +147,9 @@ class Settle:
             "job.finish", lambda lease: timers.finish(lease, job_ids)
         )
 
-    def _end(self, key: RunKey) -> None:
-        """A run has ended, and perhaps its job with it."""
-        self._sequels.ended(key)
+    def _end(self, key: RunKey, token: int) -> None:
+        """A run has ended with this attempt, and perhaps its job with it."""
+        self._sequels.ended(key, token)
         if key.job_id in self._ending and not self._context.unfinished.has_any(key.job_id):
             self._ending.discard(key.job_id)
             self._over.append(key.job_id)
@@ -203,7 +203,7 @@ class Settle:
         if written.key in stale:
             self._context.vitals.runs.stale_outcomes += 1
             log.info("outcome.stale", **about_run(written.key, written.token))
-            self._end(written.key)
+            self._end(written.key, written.token)
         else:
             self._count(written)
             self._follow(report, written)
@@ -270,9 +270,9 @@ class Settle:
     def _follow(self, report: Report | Ruling, written: Settled) -> None:
         context = self._context
         if isinstance(report, Ruling) or written.state in FINAL_STATES:
-            self._end(report.key)
+            self._end(written.key, written.token)
         elif not context.tenure.holds(partition_of(report.key.job_id)):
-            context.unfinished.end(report.key)  # carried here; its next attempt is its owner's
+            context.unfinished.end(report.key, written.token)  # the next attempt is its owner's
         elif written.retry_at_us is not None:
             context.unfinished.pause(report.key)
             self._retries.put(Retry(report.key, written.retry_at_us))

@@ -112,10 +112,13 @@ class Unfinished:
         if (live := self._find(key)) is not None:
             live.armed = None
 
-    def end(self, key: RunKey) -> None:
-        """Forgets a live run: it has a final outcome, or is somebody else's."""
+    def end(self, key: RunKey, token: int | None = None) -> None:
+        """Forgets a live run: it has a final outcome, or is somebody else's.
+
+        With a token, that attempt of it has ended: a later one, if there is any, goes on.
+        """
         live = self._live.get(key.job_id, ())
-        left = [run for run in live if run.key != key]
+        left = [run for run in live if run.key != key or (token is not None and run.token > token)]
         if left:
             self._live[key.job_id] = tuple(left)
         elif live:

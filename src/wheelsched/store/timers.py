@@ -157,7 +157,9 @@ class PostgresTimers:
             [*of_no_skip, *(skip.first_us for _, skip in skips)],
         )
         won = await won_keys(self._database, lease, row)
-        return {RunKey(claim.job_id, run.due_us) for claim, run in runs} - won
+        moved = set(row["moved_ids"])
+        lost = {claim.key for claim in claims if claim.job_id not in moved}
+        return lost | {RunKey(claim.job_id, run.due_us) for claim, run in runs} - won
 
     async def _write_runs(self, due_us: list[int], sql: str, *arguments: object) -> asyncpg.Record:
         """Runs a statement that writes runs, and makes the tables of days that nobody made ahead:

@@ -57,7 +57,7 @@ class MemoryTimers:
         for claim in claims:
             runs = [self._armed(lease, claim, run) for run in claim.runs]
             if not self._tables.owns(lease, claim.job_id) or not self._move_timer(claim):
-                lost.update(run.key for run in runs)
+                lost.update((claim.key, *(run.key for run in runs)))
                 continue
             lost.update(run.key for run in runs if not self._tables.write_run(run))
             if claim.skip:

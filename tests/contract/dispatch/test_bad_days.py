@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import trustme
@@ -32,8 +33,10 @@ class Names:
         self._addresses = addresses
         self.asked: list[str] = []
 
-    async def resolve(self, host: str, port: int) -> Addresses:
+    async def resolve(self, host: str) -> Addresses:
         self.asked.append(host)
+        if host.startswith("hanging"):
+            await asyncio.Event().wait()
         if host not in self._addresses:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [
@@ -42,7 +45,7 @@ class Names:
                 socket.SOCK_STREAM,
                 socket.IPPROTO_TCP,
                 "",
-                (address, port),
+                (address, 0),
             )
             for address in self._addresses[host]
         ]
@@ -308,6 +311,37 @@ async def test_a_name_is_looked_up_once_for_a_burst(world: World, worker: Worker
     outcomes = await asyncio.gather(*(world.send(url) for _ in range(20)))
     assert outcomes == [Succeeded(http_status=200)] * 20
     assert names.asked == ["worker.example"]
+
+
+async def test_names_that_hang_for_one_tenant_hurt_no_other(world: World, worker: Worker) -> None:
+    names = Names(**{"worker.example": ["127.0.0.1"]})
+    world.make(lookup=names, lookup_threads=8)
+    hanging = [
+        asyncio.create_task(world.send(f"http://hanging-{number}.example/")) for number in range(50)
+    ]
+    await asyncio.wait(hanging, timeout=0)
+    world.tenant_id = uuid4()
+    url = worker.url.replace("127.0.0.1", "worker.example")
+    assert await world.send(url) == Succeeded(http_status=200)
+    assert not any(sending.done() for sending in hanging)
+    for sending in hanging:
+        sending.cancel()
+    await asyncio.wait(hanging)
+
+
+async def test_a_fresh_connection_is_tried_once(world: World) -> None:
+    connections: list[int] = []
+
+    async def script(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
+    ) -> None:
+        connections.append(number)
+        await read_request(reader)
+
+    async with scripted_worker(script) as url:
+        outcome = await world.send(url)
+    assert isinstance(outcome, Failed)
+    assert connections == [0]
 
 
 async def test_cancellation_passes_through(world: World, worker: Worker) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 from urllib.parse import unquote
+from uuid import uuid4
 
 import pytest
 from aiohttp import web
@@ -266,6 +267,44 @@ async def test_a_host_has_a_bound(world: World, worker: Worker) -> None:
     go_on.set()
     assert await asyncio.gather(*sending) == [Succeeded(http_status=200)] * 5
     assert worker.most_at_once == 2
+
+
+async def test_a_worker_that_hangs_for_one_tenant_hurts_no_other(
+    world: World, worker: Worker
+) -> None:
+    """At the same host as little as at others."""
+    world.make(connections_per_host=2)
+    usual = worker.answer
+    go_on = asyncio.Event()
+    hanging = asyncio.Semaphore(0)
+
+    async def answer(received: Received) -> web.StreamResponse:
+        if received.path == "/hanging":
+            hanging.release()
+            await go_on.wait()
+        return await usual(received)
+
+    worker.answer = answer
+    url = worker.url.replace("/hooks/report?a=b", "/hanging")
+    held = [asyncio.create_task(world.send(url)) for _ in range(5)]
+    await hanging.acquire()
+    await hanging.acquire()
+    async with running_worker() as elsewhere:
+        assert await world.send(elsewhere.url) == Succeeded(http_status=200)
+        world.tenant_id = uuid4()
+        for _ in range(3):
+            assert await world.send(worker.url) == Succeeded(http_status=200)
+            assert await world.send(elsewhere.url) == Succeeded(http_status=200)
+    assert not any(sending.done() for sending in held)
+    go_on.set()
+    assert await asyncio.gather(*held) == [Succeeded(http_status=200)] * 5
+
+
+async def test_no_two_tenants_share_a_connection(world: World, worker: Worker) -> None:
+    await world.send(worker.url)
+    world.tenant_id = uuid4()
+    await world.send(worker.url)
+    assert [received.connection for received in worker.received] == [0, 1]
 
 
 async def test_all_hosts_have_a_bound(world: World, worker: Worker) -> None:

@@ -36,6 +36,14 @@ def test_public_addresses_are_allowed(address: str) -> None:
         ("169.254.1.1", "a link-local address"),
         ("fe80::1", "a link-local address"),
         ("fe80::1%eth0", "a link-local address"),
+        ("fe80::a9fe:a9fe%eth0", "a metadata address"),
+        ("fd00:ec2::254%eth0", "a metadata address"),
+        ("::ffff:127.0.0.1%eth0", "a loopback address"),
+        ("2606:4700::5efe:a00:1", "a private address"),
+        ("::ffff:0:7f00:1", "a reserved address"),
+        ("169.254.0.23", "a metadata address"),
+        ("192.0.0.192", "a metadata address"),
+        ("fd20:ce::254", "a metadata address"),
         ("169.254.169.254", "a metadata address"),
         ("169.254.170.2", "a metadata address"),
         ("fd00:ec2::254", "a metadata address"),
@@ -91,7 +99,11 @@ def test_loopback_is_open_when_it_is_allowed() -> None:
     [
         "169.254.169.254",
         "100.100.100.200",
+        "168.63.129.16",
         "fd00:ec2::254",
+        "fe80::a9fe:a9fe",
+        "::",
+        "ff02::1",
         "224.0.0.1",
         "255.255.255.255",
         "0.0.0.0",
@@ -104,7 +116,18 @@ def test_what_can_never_be_a_worker_is_forbidden_even_when_everything_is_allowed
 
 
 @pytest.mark.parametrize(
-    "wrapping", ["64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::", "::a9fe:a9fe", "64:ff9b:1::a9fe:a9fe"]
+    "wrapping",
+    [
+        "64:ff9b::a9fe:a9fe",
+        "64:ff9b:1::a9fe:a9fe",
+        "2002:a9fe:a9fe::",
+        "::a9fe:a9fe",
+        "::ffff:0:a9fe:a9fe",
+        "2001:0:101:101:0:0:5601:5601",  # Teredo, who is behind it
+        "2001:0:a9fe:a9fe:0:0:fefe:fefe",  # and its server
+        "2606:4700::5efe:a9fe:a9fe",
+        "2606:4700::200:5efe:a9fe:a9fe",
+    ],
 )
 def test_a_gateway_that_is_allowed_leads_to_nothing_forbidden(wrapping: str) -> None:
     assert explain_forbidden(ip_address(wrapping), EVERYTHING) == "a metadata address"

@@ -1,4 +1,5 @@
 import asyncio
+import math
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +19,10 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.written: list[bytes] = []
         self.is_aborted = False
+        self.unwritten = 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.unwritten
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written.append(bytes(data))
@@ -154,7 +159,6 @@ async def test_an_answer_that_breaks_off_is_none(
         line.hear(heard)
     line.connection.connection_lost(error)
     assert line.answer.status is TransportFailure.CONNECTION_LOST
-    assert line.connection.is_heard is bool(heard)
     assert line.kept.forgotten == [line.connection]
 
 
@@ -251,6 +255,23 @@ async def test_trailers_have_a_bound(line: Line) -> None:
     assert line.wire.is_aborted
 
 
+async def test_trailers_are_no_headers(line: Line) -> None:
+    line.hear(
+        b"HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"0\r\nRetry-After: 7\r\nKeep-Alive: timeout=1\r\n\r\n"
+    )
+    assert line.answer == Answer(status=503)
+    assert line.connection.rests_s == math.inf
+
+
+async def test_an_answer_before_the_request_was_written_is_the_last(line: Line) -> None:
+    line.wire.unwritten = 1
+    line.hear(OK)
+    assert line.answer == Answer(status=200, body=b"ok")
+    assert line.wire.is_aborted
+    assert not line.is_resting
+
+
 async def test_the_deadline_ends_it(line: Line) -> None:
     line.hear(OK)
     line.ask(within_s=-1)
@@ -277,6 +298,28 @@ async def test_a_connection_does_not_rest_for_ever(line: Line) -> None:
     await turn
     assert line.wire.is_aborted
     assert line.kept.forgotten == [line.connection]
+
+
+@pytest.mark.parametrize(
+    ("keep_alive", "rests_s"),
+    [
+        (b"timeout=5", 4),
+        (b"max=100, Timeout=75", 74),
+        (b"timeout=1", 0),
+        (b"timeout=0", -1),
+        (b"max=100", math.inf),
+        (b"idle_timeout=5", math.inf),
+        (b"timeout=banana", math.inf),
+        (b"timeout=99999999999999999999", math.inf),
+        (b"", math.inf),
+    ],
+)
+async def test_a_worker_says_how_long_a_connection_rests(
+    line: Line, keep_alive: bytes, rests_s: float
+) -> None:
+    line.hear(OK.replace(b"\r\n\r\n", b"\r\nKeep-Alive: " + keep_alive + b"\r\n\r\n"))
+    assert line.answer.status == 200
+    assert line.connection.rests_s == rests_s
 
 
 async def test_to_end_a_connection_is_to_fail_what_it_was_asked(line: Line) -> None:

@@ -1,112 +1,94 @@
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from wheelsched.dispatch.lookup import MAX_ADDRESSES, Addresses, KeptLookup, ThreadedLookup
+from wheelsched.dispatch.lookup import MAX_ADDRESSES, ThreadedLookup
+
+
+class NameServer:
+    """Answers when it is told to, with a hundred addresses; knows nothing that begins with `no`."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.asked_by: set[str] = set()
+
+    def getaddrinfo(self, host: str, port: int | None, *rest: object) -> list[object]:
+        self.asked_by.add(threading.current_thread().name)
+        self.answers.wait()
+        if host.startswith("no"):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, 1, 6, "", (f"192.0.2.{last}", 0)) for last in range(100)]
 
 
 @pytest.fixture
-def name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """A name server that answers when it is told to, with a hundred addresses."""
-    answers = threading.Event()
-
-    def getaddrinfo(host: str, port: int, *rest: object) -> list[object]:
-        answers.wait()
-        return [(socket.AF_INET, 1, 6, "", (f"192.0.2.{last}", port)) for last in range(100)]
-
-    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    yield answers
-    answers.set()
+def name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
+    name_server = NameServer()
+    monkeypatch.setattr(socket, "getaddrinfo", name_server.getaddrinfo)
+    yield name_server
+    name_server.answers.set()
 
 
-async def test_names_become_addresses_and_not_too_many(name_server: threading.Event) -> None:
-    name_server.set()
-    lookup = ThreadedLookup(threads=1, timeout_ms=60_000)
-    found = await lookup.resolve("example.org", 443)
+async def test_names_become_addresses_and_not_too_many(name_server: NameServer) -> None:
+    name_server.answers.set()
+    lookup = ThreadedLookup()
+    found = await lookup.resolve("example.org")
     assert len(found) == MAX_ADDRESSES
-    assert found[0][4] == ("192.0.2.0", 443)
+    assert found[0][4] == ("192.0.2.0", 0)
+    with pytest.raises(socket.gaierror, match="not known"):
+        await lookup.resolve("no.example")
     await lookup.close()
 
 
-async def test_a_name_server_that_hangs_is_left_at_the_timeout(
-    name_server: threading.Event,
-) -> None:
-    lookup = ThreadedLookup(threads=1, timeout_ms=10)
-    with pytest.raises(OSError, match=r"did not answer for example\.org") as caught:
-        await lookup.resolve("example.org", 443)
-    assert not isinstance(caught.value, asyncio.TimeoutError)
+async def test_there_are_as_many_threads_as_questions_at_once(name_server: NameServer) -> None:
+    lookup = ThreadedLookup()
+    hosts = [f"{number}.example" for number in range(5)]
+    asking = [asyncio.create_task(lookup.resolve(host)) for host in hosts]
+    await asyncio.wait(asking, timeout=0)
+    asking[0].cancel()  # its thread is not free for that
+    more = asyncio.create_task(lookup.resolve("example.org"))
+    async with asyncio.timeout(60):
+        while len(name_server.asked_by) < 6:
+            await asyncio.sleep(0.001)
+    name_server.answers.set()
+    await asyncio.wait([*asking, more])
+    for host in hosts:
+        await lookup.resolve(host)
+    assert len(name_server.asked_by) == 6
     await lookup.close()
 
 
-class Counting:
-    """A lookup that answers when it is told to."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.may_answer = asyncio.Event()
-        self.error: OSError | None = None
-
-    async def resolve(self, host: str, port: int) -> Addresses:
-        self.asked.append(host)
-        await self.may_answer.wait()
-        if self.error is not None:
-            raise self.error
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", port))]
-
-    async def close(self) -> None:
-        pass
-
-
-async def test_a_burst_asks_once() -> None:
-    names = Counting()
-    lookup = KeptLookup(names)
-    asking = [asyncio.create_task(lookup.resolve("example.org", 443)) for _ in range(5)]
-    other = asyncio.create_task(lookup.resolve("example.com", 443))
-    given_up = asking.pop(0)
-    await asyncio.wait([given_up], timeout=0)
-    given_up.cancel()  # the others wait on
-    names.may_answer.set()
-    found = await asyncio.gather(*asking, other)
-    assert {each[0][4] for each in found} == {("192.0.2.1", 443)}
-    assert sorted(names.asked) == ["example.com", "example.org"]
+async def test_the_hosts_file_counts() -> None:
+    lookup = ThreadedLookup()
+    found = await lookup.resolve("localhost")
+    assert {address[4][0] for address in found} <= {"127.0.0.1", "::1"}
     await lookup.close()
 
 
-async def test_a_failure_is_not_kept() -> None:
-    names = Counting()
-    names.may_answer.set()
-    names.error = OSError("no such name")
-    lookup = KeptLookup(names)
-    with pytest.raises(OSError, match="no such name"):
-        await lookup.resolve("example.org", 443)
-    names.error = None
-    assert await lookup.resolve("example.org", 443)
+HANGS = """
+import asyncio, socket, threading
+from wheelsched.dispatch.lookup import ThreadedLookup
+
+async def main():
+    asked = threading.Event()
+    def hang(*rest):
+        asked.set()
+        threading.Event().wait()
+    socket.getaddrinfo = hang
+    lookup = ThreadedLookup()
+    asking = asyncio.create_task(lookup.resolve("example.org"))
+    await asyncio.to_thread(lambda: None)
+    asked.wait(60)
+    asking.cancel()
     await lookup.close()
 
-
-async def test_an_answer_is_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = Counting()
-    names.may_answer.set()
-    lookup = KeptLookup(names)
-    await lookup.resolve("example.org", 443)
-    await lookup.resolve("example.org", 443)
-    assert len(names.asked) == 1
-    monkeypatch.setattr("wheelsched.dispatch.lookup.KEPT_S", 0)
-    await lookup.resolve("example.com", 443)
-    await lookup.resolve("example.com", 443)
-    assert len(names.asked) == 3
-    await lookup.close()
+asyncio.run(main())
+"""
 
 
-async def test_no_more_is_kept_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wheelsched.dispatch.lookup.MAX_KEPT", 2)
-    names = Counting()
-    names.may_answer.set()
-    lookup = KeptLookup(names)
-    for host in ("a.example", "b.example", "c.example", "b.example", "c.example", "a.example"):
-        await lookup.resolve(host, 443)
-    assert names.asked == ["a.example", "b.example", "c.example", "a.example"]
-    await lookup.close()
+def test_a_name_server_that_hangs_keeps_no_process_from_ending() -> None:
+    subprocess.run([sys.executable, "-c", HANGS], check=True, timeout=60)

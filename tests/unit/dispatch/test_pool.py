@@ -1,17 +1,22 @@
 import asyncio
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 from tests.unit.dispatch.test_connection import OK, Wire
 
 from wheelsched.config import DispatchConfig
-from wheelsched.core.target import Endpoint
+from wheelsched.core.egress import NO_EXCEPTIONS
+from wheelsched.core.model import Target
 from wheelsched.dispatch.connection import Connection
 from wheelsched.dispatch.pool import Pool
+from wheelsched.dispatch.route import HttpRoute, RouteTable
+
+FIRST, SECOND = UUID(int=1), UUID(int=2)
 
 
-def endpoint(host: str) -> Endpoint:
-    return Endpoint(scheme="http", host=host, port=80, path="/")
+def route(host: str, tenant_id: UUID = FIRST) -> HttpRoute:
+    return RouteTable(NO_EXCEPTIONS).get(tenant_id, Target(url=f"http://{host}/"))
 
 
 class Exchange:
@@ -26,8 +31,8 @@ class Exchange:
         self.may_connect.set()
         self.error: OSError | None = None
 
-    async def dial(self, endpoint: Endpoint, make: Callable[[], Connection]) -> Connection:
-        self.dialled.append(endpoint.host)
+    async def dial(self, route: HttpRoute, make: Callable[[], Connection]) -> Connection:
+        self.dialled.append(route.endpoint.host)
         await self.may_connect.wait()
         if self.error is not None:
             raise self.error
@@ -36,14 +41,16 @@ class Exchange:
         self.loop.call_soon(connection.lost.set_result, None)
         return connection
 
-    async def open(self, host: str = "a", *, within_s: float = 60) -> Connection:
+    async def open(
+        self, host: str = "a", *, tenant_id: UUID = FIRST, within_s: float = 60
+    ) -> Connection:
         deadline_s = self.loop.time() + within_s
-        connection = await self.pool.open(endpoint(host), deadline_s)
+        connection = await self.pool.open(route(host, tenant_id), deadline_s)
         connection.ask(b"request", 1_000, deadline_s)
         return connection
 
-    def opening(self, host: str = "a") -> asyncio.Task[Connection]:
-        return self.loop.create_task(self.open(host))
+    def opening(self, host: str = "a", tenant_id: UUID = FIRST) -> asyncio.Task[Connection]:
+        return self.loop.create_task(self.open(host, tenant_id=tenant_id))
 
     async def turn(self) -> None:
         """Lets everything that can go on go on."""
@@ -64,13 +71,13 @@ async def exchange() -> Exchange:
 
 async def test_what_rests_is_taken_again_the_last_first(exchange: Exchange) -> None:
     first, second = await exchange.open(), await exchange.open()
-    assert exchange.pool.take("http://a:80") is None
+    assert exchange.pool.take(route("a")) is None
     answer(first)
     answer(second)
-    assert exchange.pool.take("http://b:80") is None
-    assert exchange.pool.take("http://a:80") is second
-    assert exchange.pool.take("http://a:80") is first
-    assert exchange.pool.take("http://a:80") is None
+    assert exchange.pool.take(route("b")) is None
+    assert exchange.pool.take(route("a")) is second
+    assert exchange.pool.take(route("a")) is first
+    assert exchange.pool.take(route("a")) is None
     assert first.is_kept
     assert second.is_kept
 
@@ -94,6 +101,34 @@ async def test_at_the_bound_of_a_host_the_first_to_wait_is_the_first_served(
     await exchange.turn()
     assert waiting[2].result() is waiting[1].result()
     assert len(exchange.pool) == 2
+
+
+async def test_no_tenant_stands_in_the_way_of_another_at_the_same_host(exchange: Exchange) -> None:
+    held = [await exchange.open(), await exchange.open()]
+    waiting = exchange.opening()
+    await exchange.turn()
+    assert not waiting.done()
+    other = await exchange.open(tenant_id=SECOND)
+    answer(other)
+    await exchange.turn()
+    assert not waiting.done()  # nor does one get what another has opened
+    assert exchange.pool.take(route("a")) is None
+    assert exchange.pool.take(route("a", SECOND)) is other
+    answer(held[0])
+    await exchange.turn()
+    assert waiting.result() is held[0]
+
+
+async def test_at_the_bound_in_all_places_go_to_the_tenants_in_turn(exchange: Exchange) -> None:
+    held = [await exchange.open(host) for host in "abcd"]
+    waiting = [exchange.opening("a") for _ in range(2)]
+    await exchange.turn()
+    other = exchange.opening("a", SECOND)
+    await exchange.turn()
+    held[1].end()
+    held[2].end()
+    await exchange.turn()
+    assert [each.done() for each in (*waiting, other)] == [True, False, True]
 
 
 async def test_at_the_bound_in_all_the_longest_at_rest_makes_room(exchange: Exchange) -> None:
@@ -129,7 +164,7 @@ async def test_a_fresh_connection_takes_the_place_of_one_at_rest(exchange: Excha
     second = await exchange.open()
     assert not first.is_open
     answer(second)
-    assert exchange.pool.take("http://a:80") is second
+    assert exchange.pool.take(route("a")) is second
 
 
 async def test_a_connection_that_cannot_be_opened_gives_its_place_back(exchange: Exchange) -> None:
@@ -140,11 +175,27 @@ async def test_a_connection_that_cannot_be_opened_gives_its_place_back(exchange:
     assert len(exchange.pool) == 0
 
 
+@pytest.mark.parametrize("says", [b"timeout=5", b"timeout=1"])
+async def test_what_its_worker_is_about_to_close_does_not_rest(
+    exchange: Exchange, says: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = await exchange.open()
+    watched_s: list[float] = []
+    monkeypatch.setattr(connection, "watch", watched_s.append)
+    now_s = exchange.loop.time()
+    connection.data_received(OK.replace(b"\r\n\r\n", b"\r\nKeep-Alive: " + says + b"\r\n\r\n"))
+    if says == b"timeout=1":
+        assert not connection.is_open
+        assert len(exchange.pool) == 0
+    else:
+        assert 4 <= watched_s[0] - now_s <= exchange.loop.time() - now_s + 4
+
+
 async def test_what_has_ended_does_not_rest(exchange: Exchange) -> None:
     connection = await exchange.open()
     connection.end()
     exchange.pool.rest(connection)
-    assert exchange.pool.take("http://a:80") is None
+    assert exchange.pool.take(route("a")) is None
     assert len(exchange.pool) == 0
 
 
@@ -153,7 +204,7 @@ async def test_who_waits_in_vain_is_told_at_the_deadline(exchange: Exchange) -> 
     with pytest.raises(TimeoutError):
         await exchange.open(within_s=-1)
     answer(first)
-    assert exchange.pool.take("http://a:80") is first
+    assert exchange.pool.take(route("a")) is first
 
 
 @pytest.mark.parametrize("hosts", ["aa", "abbc"], ids=["of the host", "in all"])
@@ -176,9 +227,20 @@ async def test_who_gives_up_leaves_nothing_behind(
     assert waits.done()
     answer(await waits)
     for host in "abcd":
-        while (resting := exchange.pool.take(f"http://{host}:80")) is not None:
+        while (resting := exchange.pool.take(route(host))) is not None:
             resting.end()
     assert len(exchange.pool) == 0
+    assert not exchange.pool._lines
+
+
+async def test_a_line_without_a_place_is_forgotten_with_who_waited(exchange: Exchange) -> None:
+    for host in "aabb":
+        await exchange.open(host)
+    gives_up = exchange.opening("c")
+    await exchange.turn()
+    gives_up.cancel()
+    await exchange.turn()
+    assert len(exchange.pool._lines) == 2
 
 
 @pytest.mark.parametrize("frees", [answer, Connection.end])

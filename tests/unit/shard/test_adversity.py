@@ -1,15 +1,24 @@
 """The pipeline among bad jobs, bad answers, a store that refuses, and a clock that steps."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
 from tests.unit.shard.world import START_US, World
 
+from wheelsched.config import ShardConfig
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import RunKey, RunState
 from wheelsched.core.outcome import Failed, Outcome, Succeeded
-from wheelsched.core.policy import OnOverlap, OverlapPolicy, RetryPolicy
+from wheelsched.core.policy import (
+    MisfirePolicy,
+    OnMisfire,
+    OnOverlap,
+    OverlapPolicy,
+    RetryPolicy,
+)
 from wheelsched.core.registration import parse
 from wheelsched.errors import StoreFault
 from wheelsched.ports import (
@@ -255,3 +264,48 @@ async def test_who_waits_for_a_carried_run_goes_on_when_it_has_ended(world: Step
     count = len(world.arrived)
     await world.advance(100)
     assert len(world.arrived) - count > 10
+
+
+async def test_a_target_that_hangs_hurts_only_itself(world: Stepping) -> None:
+    """Neither another tenant at the same host, nor its own tenant at another."""
+    other = await world.add_tenant(UUID(int=2), "second")
+    hanging, elsewhere = "http://hanging.example/", "http://elsewhere.example/"
+    places = ShardConfig().fairness.in_flight_per_origin
+
+    async def handle(route: Route, callbacks: Sequence[Callback]) -> Sequence[Outcome]:
+        if route.origin in hanging and route.tenant_id == world.tenant_id:
+            await world.clock.sleep(60 * SECOND * 1_000)
+        return [Succeeded(http_status=200)] * len(callbacks)
+
+    world.handler = handle
+    await world.register_many(["+5"] * (places + 100), "hanging", url=hanging)
+    await world.register_many(["+6"] * 50, "own", url=elsewhere)
+    await world.register_many(["+6"] * 50, "same", url=hanging, caller=other)
+    await world.register_many(["+6"] * 50, "other", url=elsewhere, caller=other)
+    world.start()
+    await world.advance(7)
+    arrived = Counter(callback.job_name.split("-")[0] for _, callback in world.arrived)
+    assert arrived == {"hanging": places, "own": 50, "same": 50, "other": 50}
+    assert all(at_s < 6.1 for at_s, _ in world.arrived)
+
+
+async def test_a_lost_claim_with_nothing_but_a_skip_is_made_again(world: Stepping) -> None:
+    policy = MisfirePolicy(policy=OnMisfire.SKIP, grace_us=SECOND)
+    job = await world.register("*/10 * * * * *", misfire=policy)
+    await world.advance(25)
+    arm = world.store.timers.arm
+    lost: list[Claim] = []
+
+    async def lose(lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
+        """As if the job had been edited meanwhile."""
+        if lost:
+            return await arm(lease, claims)
+        lost.extend(claims)
+        return {claim.key for claim in claims}
+
+    world.line.timers.arm = lose
+    world.start()
+    await world.advance(3)
+    assert [claim.runs for claim in lost] == [()]
+    (skipped,) = await world.runs(job)
+    assert skipped.missed_count == 2

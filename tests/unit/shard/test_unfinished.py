@@ -85,6 +85,23 @@ def test_runs_that_others_left_live_are_known() -> None:
     assert unfinished.live_count == 1
 
 
+def test_an_attempt_that_ends_late_does_not_end_a_later_one() -> None:
+    unfinished = Unfinished()
+    key = RunKey(JOB, 5)
+    unfinished.revive(key, 7)
+    unfinished.revive(key, 8)
+    unfinished.end(key, 7)
+    assert unfinished.token_of(key) == 8
+    unfinished.end(key, 8)
+    assert not unfinished.has_any(JOB)
+    unfinished.revive(key, 8)
+    unfinished.end(key, 9)  # which was armed, and is not sent after all
+    assert not unfinished.has_any(JOB)
+    unfinished.revive(key, 8)
+    unfinished.end(key)  # whatever its attempt
+    assert not unfinished.has_any(JOB)
+
+
 def test_what_runs_elsewhere_has_no_attempt_here() -> None:
     unfinished = Unfinished()
     waiting, sent, accepted = armed(1), armed(2), armed(3)

@@ -126,7 +126,8 @@ WITH fence AS MATERIALIZED (
 SELECT
     EXISTS (SELECT FROM fence) AS is_held,
     array_agg(job_id) FILTER (WHERE state = 'armed') AS job_ids,
-    array_agg(due_at) FILTER (WHERE state = 'armed') AS due_ats
+    array_agg(due_at) FILTER (WHERE state = 'armed') AS due_ats,
+    ARRAY(SELECT job_id FROM moved) AS moved_ids
 FROM written;
 
 -- name: arm_retries
