@@ -63,6 +63,8 @@ class Settle:
 
     def put(self, result: Result | Verdict) -> None:
         """Takes a result, to be written soon."""
+        if isinstance(result, Verdict):
+            self._context.unfinished.judge(result.key)
         self._results.append(result)
         self._is_idle.clear()
         self._arrived.set()
@@ -134,7 +136,9 @@ class Settle:
         context.vitals.store.settles.observe(context.tenure.now_us() - started_us, len(settled))
         for result, written in zip(results, settled, strict=True):
             if written.key in refused:
-                continue  # it stays live here: sending it again would be refused again
+                continue  # it stays known here: sending it again would be refused again
+            if isinstance(result, Verdict):
+                context.unfinished.written(result.key)
             if written.key in stale:
                 context.vitals.runs.stale_outcomes += 1
                 log.info("outcome.stale", **about_run(written.key, written.token))

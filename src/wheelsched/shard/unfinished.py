@@ -2,15 +2,17 @@
 
 Invariant: the owner of a partition knows every unfinished run of its jobs. A run is *live* from
 its first dispatch to its final outcome, the waits between attempts included; `overlap` decides by
-the live runs of a job, and by those of its runs that wait in front.
+the live runs of a job, and by those of its runs that wait in front. A run whose end was decided
+without an attempt stays known until that is written: until then the database says it is unfinished.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from uuid import UUID
 
 from msgspec import Struct
 
 from wheelsched.core.model import Lane, RunKey
+from wheelsched.core.partition import partition_of
 from wheelsched.shard.armed import ArmedRun
 
 
@@ -29,6 +31,7 @@ class Unfinished:
         self._armed: dict[UUID, tuple[ArmedRun, ...]] = {}
         self._waiting: dict[UUID, list[ArmedRun]] = {}
         self._live: dict[UUID, tuple[LiveRun, ...]] = {}
+        self._judged: set[RunKey] = set()
         self._armed_count = 0
 
     @property
@@ -84,9 +87,22 @@ class Unfinished:
                 yield live.key
 
     def knows(self, key: RunKey) -> bool:
-        """Whether the run is armed or live here."""
+        """Whether the run is armed or live here, or has an end that is still to be written."""
         armed = self._armed.get(key.job_id, ())
-        return self.is_live(key) or any(run.key == key for run in armed)
+        is_here = self.is_live(key) or any(run.key == key for run in armed)
+        return is_here or key in self._judged
+
+    def judge(self, key: RunKey) -> None:
+        """Notes that an end was decided for a run, which the database does not know yet."""
+        self._judged.add(key)
+
+    def written(self, key: RunKey) -> None:
+        """The database knows of the end that was decided for a run."""
+        self._judged.discard(key)
+
+    def has_judged(self, partitions: Collection[int]) -> bool:
+        """Whether the database is still to learn of an end in one of the partitions."""
+        return any(partition_of(key.job_id) in partitions for key in self._judged)
 
     def has_attempt(self, key: RunKey) -> bool:
         """Whether an attempt of the run is armed or under way here."""
