@@ -135,10 +135,10 @@ class Settle:
         stale, refused = await self._insist(settled)
         context.vitals.store.settles.observe(context.tenure.now_us() - started_us, len(settled))
         for result, written in zip(results, settled, strict=True):
-            if written.key in refused:
-                continue  # it stays known here: sending it again would be refused again
             if isinstance(result, Verdict):
                 context.unfinished.written(result.key)
+            if written.key in refused:
+                continue  # it stays live here: sending it again would be refused again
             if written.key in stale:
                 context.vitals.runs.stale_outcomes += 1
                 log.info("outcome.stale", **about_run(written.key, written.token))

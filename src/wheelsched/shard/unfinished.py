@@ -90,11 +90,15 @@ class Unfinished:
         """Whether the run is armed or live here, or has an end that is still to be written."""
         armed = self._armed.get(key.job_id, ())
         is_here = self.is_live(key) or any(run.key == key for run in armed)
-        return is_here or key in self._judged
+        return is_here or self.is_judged(key)
 
     def judge(self, key: RunKey) -> None:
         """Notes that an end was decided for a run, which the database does not know yet."""
         self._judged.add(key)
+
+    def is_judged(self, key: RunKey) -> bool:
+        """Whether an end was decided for the run, and is still to be written."""
+        return key in self._judged
 
     def written(self, key: RunKey) -> None:
         """The database knows of the end that was decided for a run."""

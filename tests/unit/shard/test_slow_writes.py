@@ -8,7 +8,7 @@ from tests.unit.shard.world import World
 from wheelsched.config import ShardConfig
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import RunKey, RunState
-from wheelsched.core.outcome import Outcome, Succeeded
+from wheelsched.core.outcome import Failed, Outcome, Succeeded
 from wheelsched.core.policy import OnOverlap, OverlapPolicy
 from wheelsched.ports import Callback, Route, Settled
 
@@ -56,6 +56,20 @@ async def test_a_run_that_was_skipped_is_not_taken_up(world: Slow) -> None:
     await world.advance(100)
     assert shard.vitals.runs.stale_outcomes == 0
     assert (await world.states(job)).count(RunState.SKIPPED) > 8
+
+
+async def test_a_run_that_failed_and_was_cancelled_is_not_tried_again(world: Slow) -> None:
+    async def fail(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        return [Failed(error="no")] * len(callbacks)
+
+    world.handler = fail
+    job = await world.register(
+        "every 9s", overlap=OverlapPolicy(policy=OnOverlap.CANCEL, max_concurrent=1)
+    )
+    world.start()
+    await world.advance(100)
+    assert set(world.keys.values()) == {1}
+    assert (await world.states(job))[:2] == [RunState.CANCELLED] * 2
 
 
 async def test_a_hand_over_waits_until_every_end_is_written(world: Slow) -> None:
