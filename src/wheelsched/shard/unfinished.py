@@ -110,7 +110,7 @@ class Unfinished:
 
     def has_attempt(self, key: RunKey) -> bool:
         """Whether an attempt of the run is armed or under way here."""
-        live = self._find(key)
+        live = self.find(key)
         is_armed = any(run.key == key for run in self._armed.get(key.job_id, ()))
         return is_armed or (live is not None and live.armed is not None)
 
@@ -129,7 +129,7 @@ class Unfinished:
 
     def pause(self, key: RunKey) -> None:
         """Ends the attempt of a live run, which stays live."""
-        if (live := self._find(key)) is not None:
+        if (live := self.find(key)) is not None:
             live.armed = None
 
     def end(self, key: RunKey) -> None:
@@ -142,11 +142,11 @@ class Unfinished:
             del self._live[key.job_id]
 
     def is_live(self, key: RunKey) -> bool:
-        return self._find(key) is not None
+        return self.find(key) is not None
 
     def token_of(self, key: RunKey) -> int | None:
         """The token of a live run's latest attempt."""
-        live = self._find(key)
+        live = self.find(key)
         return None if live is None else live.token
 
     def live_of(self, job_id: UUID) -> tuple[LiveRun, ...]:
@@ -189,7 +189,8 @@ class Unfinished:
                 else:
                     del self._waiting[run.key.job_id]
 
-    def _find(self, key: RunKey) -> LiveRun | None:
+    def find(self, key: RunKey) -> LiveRun | None:
+        """The run, if it is live."""
         for run in self._live.get(key.job_id, ()):
             if run.key == key:
                 return run
