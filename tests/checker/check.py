@@ -32,10 +32,11 @@ Independent of the product: it imports nothing of it. `records` says what it rea
 | `overlapping`         | two live runs under `overlap=skip` |
 | `cross_tenant`        | a run at another tenant's worker, or in its name |
 | `late`, `too_late`    | without a fault, and for longer than a fault explains |
+| `slow_takeover`       | a job of a killed shard that fired no earlier than 15 s later |
 | `mislabelled`         | by its time it is another run than it says |
 """
 
-from tests.checker import accounts, changes, deliveries, lateness, tenures
+from tests.checker import accounts, changes, deliveries, lateness, takeovers, tenures
 from tests.checker.findings import Evidence, Report
 from tests.checker.records import History
 
@@ -46,7 +47,8 @@ def check(history: History) -> Report:
     report = Report(runs=len(history.runs))
     report.findings += accounts.check(evidence)
     report.findings += deliveries.check(evidence, report)
-    report.findings += tenures.check(evidence, report)
+    report.findings += tenures.check(evidence)
+    report.findings += takeovers.check(evidence, report)
     report.findings += changes.check(evidence)
     report.findings += lateness.check(evidence, report)
     report.findings.sort()

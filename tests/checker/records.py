@@ -12,8 +12,8 @@ The three logs:
 - the tables at the end: `jobs`, `runs`, `attempts`, `partitions`.
 
 Beside them, what only the experiment knows: `faults`, the windows in which something was broken on
-purpose, and `tenures`, who owned which partition when, and how that ended. Both may be empty; what
-they would excuse or forbid is then neither.
+purpose, `tenures`, who owned which partition when, and how that ended, and `lives`, when which
+process was there to do something. Each may be empty; what it would excuse or forbid is then neither.
 
 Nothing here knows how the experiment was made: in memory, or of real processes.
 """
@@ -25,7 +25,7 @@ from msgspec import Struct
 Result = Literal["ok", "failed", "unknown"]
 Verb = Literal["create", "edit", "pause", "resume", "delete", "trigger", "cancel"]
 Answer = Literal["ok", "failed", "rejected", "accepted", "gone", "none"]
-FaultKind = Literal["crash", "freeze", "store", "deaf", "clock", "join", "leave"]
+FaultKind = Literal["crash", "freeze", "store", "deaf", "clock", "join", "leave", "down"]
 Ending = Literal["released", "left", "taken_over"]
 
 
@@ -154,6 +154,18 @@ class Tenure(Struct, frozen=True, kw_only=True):
     ended: Ending | None = None
 
 
+class Life(Struct, frozen=True, kw_only=True):
+    """A process that is a shard: until it was killed or asked to leave; None while it lives.
+
+    `shards` are the names under which it has had a lease, as in `Tenure`.
+    """
+
+    from_us: int
+    until_us: int | None = None
+    is_killed: bool = False
+    shards: tuple[str, ...] = ()
+
+
 class Offset(Struct, frozen=True, kw_only=True):
     """The database's clock minus the reference, from an instant of the reference on."""
 
@@ -175,4 +187,5 @@ class History(Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionRow, ...]
     faults: tuple[Fault, ...] = ()
     tenures: tuple[Tenure, ...] = ()
+    lives: tuple[Life, ...] = ()
     offsets: tuple[Offset, ...] = ()

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from random import Random
 from typing import Any
+from uuid import UUID
 
 from msgspec import Struct
 from tests.sim.machine import Machine
@@ -54,6 +55,8 @@ class Part:
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         async def call(*arguments: object, **named: object) -> object:
             method = getattr(self._part, name)
+            if name == "join":
+                self._line.joined(arguments[0])  # type: ignore[arg-type] # its first is the name
             return await self._line.send(
                 f"{self._name}.{name}", lambda: method(*arguments, **named)
             )
@@ -74,6 +77,7 @@ class Line:
         self._left: set[asyncio.Task[object]] = set()
         self.weather = Weather()
         self.crash: Callable[[], None] = machine.die
+        self.joined: Callable[[UUID], None] = lambda _: None
         self.leases: Any = Part(self, "leases", store.leases)
         self.timers: Any = Part(self, "timers", store.timers)
         self.runs: Any = Part(self, "runs", store.runs)

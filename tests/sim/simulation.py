@@ -88,13 +88,16 @@ class Simulation:
         task = asyncio.get_running_loop().create_task(shard.run(), name=name)
         process = Process(name, machine, line, shard, task)
         line.crash = lambda: self.crash(process)
+        line.joined = lambda shard_id: self.logbook.joined(name, shard_id)
         self.processes[name] = process
+        self.logbook.born(name)
         return process
 
     def crash(self, process: Process) -> None:
         """Ends a process at once; what it had sent goes on."""
         now_us = self.now_us()
         self.logbook.fault("crash", now_us, now_us, process.name)
+        self.logbook.died(process.name, is_killed=True)
         process.machine.die()
         process.task.cancel()
         self._bury(process)
@@ -102,6 +105,7 @@ class Simulation:
     async def leave(self, process: Process) -> None:
         """Asks a process to stop, and sees it go."""
         process.shard.stop()
+        self.logbook.died(process.name, is_killed=False)
         from_us = self.now_us()
         while not process.task.done() and not process.machine.is_dead:
             await self.clock.sleep(50 * MS)
