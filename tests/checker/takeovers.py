@@ -1,7 +1,8 @@
 """Liveness 1: how long the jobs of a killed shard wait for their next fire.
 
 Counted from the kill, or from when there was somebody to take over. Not counted where the world was
-not able to: while the store was away, a shard frozen, or the clock of the database moved.
+not able to: while the store was away, a shard frozen, or the clock of the database moved. When
+another shard is killed meanwhile, what was to be its share waits from then on.
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tests.checker.times import SECOND_US
 
 AT_MOST_US = 15 * SECOND_US
 BEFORE_US = 5 * SECOND_US  # whoever was frozen or cut off till then may have to begin again
+LEASE_US = 7 * SECOND_US  # how long a killed shard may count as one that lives
 DISABLING = ("freeze", "store", "clock")
 
 
@@ -35,19 +37,31 @@ def _held(evidence: Evidence, life: Life, killed_us: int) -> list[Tenure]:
     ]
 
 
-def _judge(
-    evidence: Evidence, report: Report, tenure: Tenure, killed_us: int
-) -> Iterator[Finding]:
+def _judge(evidence: Evidence, report: Report, tenure: Tenure, killed_us: int) -> Iterator[Finding]:
     for arrival in _next_fires(evidence, tenure, killed_us):
         able_us = _able_since(evidence, killed_us, arrival.at_us)
         if able_us is None:
             continue
         due_us = _due(evidence, arrival)
-        took_us = arrival.at_us - max(able_us, due_us)
+        others = _other_kills(evidence, killed_us, arrival.at_us)
+        took_us = arrival.at_us - max(able_us, due_us, *others, killed_us)
         if took_us > AT_MOST_US:
             yield Finding("slow_takeover", arrival.job, arrival.due_us, f"{took_us} us")
-        if tenure.until_us is None or due_us <= tenure.until_us:  # it has waited for somebody
+        has_waited = tenure.until_us is None or due_us <= tenure.until_us
+        if has_waited and not others:
             report.takeovers_us.append(arrival.at_us - able_us)
+
+
+def _other_kills(evidence: Evidence, killed_us: int, fired_us: int) -> list[int]:
+    """The kills of others shortly before or meanwhile: what falls to one of them waits again."""
+    return [
+        life.until_us
+        for life in evidence.history.lives
+        if life.is_killed
+        and life.until_us is not None
+        and life.until_us != killed_us
+        and killed_us - LEASE_US < life.until_us <= fired_us
+    ]
 
 
 def _next_fires(evidence: Evidence, tenure: Tenure, killed_us: int) -> list[Arrival]:

@@ -133,6 +133,7 @@ def _runs(tables: MemoryTables) -> list[RunRow]:
             skip_reason=None if run.skip_reason is None else run.skip_reason.value,
             missed_count=run.missed_count,
             missed_since_us=run.missed_since_us,
+            backfill_of_us=run.backfill_of_us,
         )
         for run in (row.run for row in tables.runs.values())
     ]

@@ -24,6 +24,7 @@ from wheelsched.testing import MemoryStore, VirtualClock
 MS = 1_000_000
 SECOND = 1_000 * MS
 START_US = 1_800_000_000 * 1_000_000
+DRIFTS_PPM = (0, 20, -20, 50, -50, 400, -400)  # quartz, and what some call a virtual machine
 CALM_S = 75  # after everything was healed: a refresh, and the longest chain of attempts
 
 
@@ -74,7 +75,8 @@ class Simulation:
         self._names += 1
         name = f"shard-{self._names}"
         random = self.source(name)
-        machine = Machine(self.clock, random.randint(0, 10**14))
+        drift_ppm = self.source(f"{name} drift").choice(DRIFTS_PPM)
+        machine = Machine(self.clock, random.randint(0, 10**14), drift_ppm)
         line = Line(self.store, self.clock, machine, self.source(f"{name} line"))
         around = Surroundings(
             stores=line,
@@ -125,7 +127,7 @@ class Simulation:
             process.line.weather = Weather()
             if process.machine.is_frozen:
                 process.machine.thaw()
-        self.clients.loss = 0.0
+        self.clients.fare(Weather(), loss=0.0)
         self.workers.is_calm = True
 
     def check_alive(self) -> None:
