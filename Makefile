@@ -10,7 +10,7 @@ EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/aio/*.pyx \
 WHEEL_TESTS := tests/unit/wheel tests/unit/aio tests/property/test_wheel.py tests/property/test_aio.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-asan sim faults bench lint types dist check clean
+.PHONY: help setup demo test test-long test-asan sim faults fuzz audit bench lint types dist check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -54,6 +54,26 @@ sim: setup ## 10,000 simulated clusters, and the wheels against their models; SE
 	HYPOTHESIS_PROFILE=long $(PYTEST) tests/property/test_wheel.py tests/property/test_aio.py
 
 faults: test-asan ## the wheel with allocations that fail, under the sanitizers
+
+# Minutes find little that the tests do not; SECONDS=3600 is a night for all of them.
+FUZZ := bodies job patch bulk schedule small callback
+fuzz: setup ## what strangers send, led by the code itself; SECONDS=10 each, ONLY=schedule
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || { \
+	echo 'atheris is missing: $(BIN)/python -m pip install --group fuzz' >&2; exit 1; }
+	@mkdir -p build/fuzz
+	set -e; for target in $(or $(ONLY),$(FUZZ)); do \
+	$(BIN)/python -m tests.fuzz.run $$target -max_total_time=$(or $(SECONDS),10) -timeout=20 \
+	-artifact_prefix=build/fuzz/$$target- -verbosity=0 -print_final_stats=1; done
+
+# In an environment of its own: what audits is not to be among what is audited.
+AUDIT := build/audit/bin
+audit: setup ## the dependencies against the advisories that are known; asks a service on the network
+	@test -x $(AUDIT)/pip-audit || { $(PYTHON) -m venv build/audit \
+	&& $(AUDIT)/python -m pip install --quiet --upgrade pip \
+	&& $(AUDIT)/python -m pip install --quiet --group audit; }
+	$(AUDIT)/pip-audit --strict --skip-editable --progress-spinner off --timeout 15 \
+	--path $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+	|| { echo 'not audited, or not clean: see above' >&2; exit 1; }
 
 bench: setup ## the benchmarks, some minutes; ONLY=wheel runs one of them
 	cd benchmarks && ../$(BIN)/python -m pytest -o addopts= \

@@ -22,7 +22,6 @@ def check(evidence: Evidence) -> Iterator[Finding]:
         yield from _lost(evidence, story, runs)
         yield from _invented(evidence, story, runs)
         yield from _counts(story, runs)
-        yield from _requests(evidence, story)
     yield from _stuck(evidence)
 
 
@@ -74,14 +73,6 @@ def _counts(story: Story, runs: list[RunRow]) -> Iterator[Finding]:
         }
         if run.missed_count not in counts:
             yield Finding("miscounted", run.job, run.due_us, f"{run.missed_count} not {counts}")
-
-
-def _requests(evidence: Evidence, story: Story) -> Iterator[Finding]:
-    for request in story.requests:
-        if request.verb == "trigger" and request.result == "ok":
-            assert request.due_us is not None
-            if (story.job, request.due_us) not in evidence.runs:
-                yield Finding("lost", story.job, request.due_us, "a trigger")
 
 
 def _stuck(evidence: Evidence) -> Iterator[Finding]:

@@ -7,6 +7,8 @@ Independent of the product: it imports nothing of it. `records` says what it rea
 | `lost`                | a due time, or a trigger, that nothing in the tables accounts for |
 | `stuck`               | a run without an end, long after everything was healed |
 | `invented`            | a run for a time at which its job was not due |
+| `requested_twice`     | more runs by hand, or of a backfill, than were asked for |
+| `misfilled`           | a backfill of other due times than there were |
 | `miscounted`          | a skip that stands for more or fewer due times than there were |
 | `unrecorded`          | a worker received a run that is not in the tables |
 | `phantom`             | a run that succeeded without a worker |
@@ -32,10 +34,11 @@ Independent of the product: it imports nothing of it. `records` says what it rea
 | `overlapping`         | two live runs under `overlap=skip` |
 | `cross_tenant`        | a run at another tenant's worker, or in its name |
 | `late`, `too_late`    | without a fault, and for longer than a fault explains |
+| `slow_takeover`       | a job of a killed shard that fired no earlier than 15 s later |
 | `mislabelled`         | by its time it is another run than it says |
 """
 
-from tests.checker import accounts, changes, deliveries, lateness, tenures
+from tests.checker import accounts, changes, deliveries, lateness, requested, takeovers, tenures
 from tests.checker.findings import Evidence, Report
 from tests.checker.records import History
 
@@ -45,8 +48,10 @@ def check(history: History) -> Report:
     evidence = Evidence(history)
     report = Report(runs=len(history.runs))
     report.findings += accounts.check(evidence)
+    report.findings += requested.check(evidence)
     report.findings += deliveries.check(evidence, report)
-    report.findings += tenures.check(evidence, report)
+    report.findings += tenures.check(evidence)
+    report.findings += takeovers.check(evidence, report)
     report.findings += changes.check(evidence)
     report.findings += lateness.check(evidence, report)
     report.findings.sort()

@@ -23,7 +23,7 @@ class Report(Struct, kw_only=True):
     findings: list[Finding] = field(default_factory=list)
     runs: int = 0
     lateness_us: list[int] = field(default_factory=list)  # of first arrivals
-    takeovers_us: list[int] = field(default_factory=list)  # from a fault to the next owner
+    takeovers_us: list[int] = field(default_factory=list)  # from a kill to the next fire
     duplicates: Counter[str] = field(default_factory=Counter)  # by the fault that explains them
 
     @property

@@ -13,7 +13,7 @@ PROMPT_US = SECOND_US + 100_000  # a hand-over takes a second at most
 RECOVERY_US = 16 * SECOND_US  # from the end of a fault to the first fire
 SLOW_US = 100_000
 WARM_UP_US = 3 * SECOND_US
-HARMFUL = ("crash", "freeze", "store", "clock", "deaf")
+HARMFUL = ("crash", "freeze", "store", "clock", "deaf", "down")
 
 
 def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
@@ -22,12 +22,12 @@ def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
         due = sorted(expected)
         for due_us, window in expected.items():
             arrivals = evidence.arrivals.get((story.job, due_us))
-            if arrivals and not _is_hindered(evidence, story):
+            if arrivals and not is_hindered(evidence, story):
                 yield from _late(evidence, report, arrivals[0], window)
                 yield from _mislabelled(evidence, arrivals[0], window, due)
 
 
-def _is_hindered(evidence: Evidence, story: Story) -> bool:
+def is_hindered(evidence: Evidence, story: Story) -> bool:
     """Whether the worker itself may have made runs late: they wait for it, or it is left alone."""
     is_beside = all(one.overlap == "allow" for one in story.definitions.values())
     return any(
@@ -65,6 +65,8 @@ def _mislabelled(
         return
     if arrival.at_us < evidence.history.started_us + WARM_UP_US:
         return
+    if times.instant_us(arrival.due_us, arrival.at_us) < window.from_us + SECOND_US:
+        return  # it may have been armed as its job was before
     place = bisect_right(due, times.database_us(arrival.at_us) + TOLERANCE_US)
     if place and due[place - 1] != arrival.due_us:
         yield Finding("mislabelled", arrival.job, arrival.due_us, f"{due[place - 1]}")

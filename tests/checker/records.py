@@ -12,8 +12,9 @@ The three logs:
 - the tables at the end: `jobs`, `runs`, `attempts`, `partitions`.
 
 Beside them, what only the experiment knows: `faults`, the windows in which something was broken on
-purpose, and `tenures`, who owned which partition when, and how that ended. Both may be empty; what
-they would excuse or forbid is then neither.
+purpose, `tenures`, who owned which partition when, and how that ended, and `lives`, when which
+process was there to do something. Each may be empty; what it would excuse or forbid is then
+neither.
 
 Nothing here knows how the experiment was made: in memory, or of real processes.
 """
@@ -23,9 +24,9 @@ from typing import Literal
 from msgspec import Struct
 
 Result = Literal["ok", "failed", "unknown"]
-Verb = Literal["create", "edit", "pause", "resume", "delete", "trigger", "cancel"]
+Verb = Literal["create", "edit", "pause", "resume", "delete", "trigger", "backfill", "cancel"]
 Answer = Literal["ok", "failed", "rejected", "accepted", "gone", "none"]
-FaultKind = Literal["crash", "freeze", "store", "deaf", "clock", "join", "leave"]
+FaultKind = Literal["crash", "freeze", "store", "deaf", "clock", "join", "leave", "down"]
 Ending = Literal["released", "left", "taken_over"]
 
 
@@ -57,7 +58,11 @@ class Definition(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """One call of a client. `due_us` names a run: the one that is cancelled, or was triggered."""
+    """One call of a client, however often it was sent with its key.
+
+    `due_us` names a run: the one that is cancelled, or was triggered. `filled_us` are the due
+    times of the runs that a backfill of [`since_us`, `until_us`) was told to have made.
+    """
 
     verb: Verb
     job: str
@@ -69,6 +74,9 @@ class Request(Struct, frozen=True, kw_only=True):
     is_rescheduled: bool = False
     due_us: int | None = None
     in_time: bool = False  # a cancel that was told to have been in time
+    since_us: int = 0
+    until_us: int = 0
+    filled_us: tuple[int, ...] = ()
     too_late: tuple[int, ...] = ()  # due times that a change was told not to have reached
 
 
@@ -118,6 +126,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
     skip_reason: str | None
     missed_count: int | None
     missed_since_us: int | None
+    backfill_of_us: int | None = None
 
 
 class AttemptRow(Struct, frozen=True, kw_only=True):
@@ -154,6 +163,18 @@ class Tenure(Struct, frozen=True, kw_only=True):
     ended: Ending | None = None
 
 
+class Life(Struct, frozen=True, kw_only=True):
+    """A process that is a shard: until it was killed or asked to leave; None while it lives.
+
+    `shards` are the names under which it has had a lease, as in `Tenure`.
+    """
+
+    from_us: int
+    until_us: int | None = None
+    is_killed: bool = False
+    shards: tuple[str, ...] = ()
+
+
 class Offset(Struct, frozen=True, kw_only=True):
     """The database's clock minus the reference, from an instant of the reference on."""
 
@@ -175,4 +196,5 @@ class History(Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionRow, ...]
     faults: tuple[Fault, ...] = ()
     tenures: tuple[Tenure, ...] = ()
+    lives: tuple[Life, ...] = ()
     offsets: tuple[Offset, ...] = ()

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from tests.checker.deliveries import TOLERANCE_US, is_unsettled
-from tests.checker.findings import Evidence, Finding, Report
+from tests.checker.findings import Evidence, Finding
 from tests.checker.records import Tenure
 
 
-def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
+def check(evidence: Evidence) -> Iterator[Finding]:
     tenures: dict[tuple[int, int], Tenure] = {}
     for tenure in sorted(evidence.history.tenures, key=lambda tenure: tenure.from_us):
         if (tenure.partition, tenure.epoch) in tenures:
@@ -17,7 +17,6 @@ def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
     if tenures:
         yield from _sent(evidence, tenures)
         yield from _armed(evidence, tenures)
-    _measure(evidence, report)
 
 
 def _growing(evidence: Evidence) -> Iterator[Finding]:
@@ -72,16 +71,3 @@ def _is_ownerless(evidence: Evidence, partition: int, armed_at_us: int) -> bool:
         for tenure in evidence.history.tenures
         if tenure.partition == partition
     )
-
-
-def _measure(evidence: Evidence, report: Report) -> None:
-    """How long a partition of a dead shard had nobody who could work on it."""
-    ended = {
-        tenure.until_us: tenure
-        for tenure in evidence.history.tenures
-        if tenure.ended == "taken_over" and tenure.until_us is not None
-    }
-    for until_us in ended:
-        causes = evidence.times.faults(until_us - 30_000_000, until_us, ("crash", "freeze"))
-        if causes:
-            report.takeovers_us.append(until_us - max(fault.from_us for fault in causes))

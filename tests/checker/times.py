@@ -1,6 +1,7 @@
 """Two clocks and the windows in which something was broken."""
 
 from bisect import bisect_right
+from collections.abc import Iterator
 
 from tests.checker.records import Fault, History
 
@@ -13,7 +14,7 @@ class Times:
     def __init__(self, history: History) -> None:
         self._from_us = [offset.from_us for offset in history.offsets]
         self._offsets_us = [offset.offset_us for offset in history.offsets]
-        self._faults = history.faults
+        self._faults = (*history.faults, *_down(history))
         self._ended_us = history.ended_us
 
     def database_us(self, at_us: int) -> int:
@@ -52,3 +53,16 @@ class Times:
             and fault.until_us >= from_us
             and (not kinds or fault.kind in kinds)
         ]
+
+
+def _down(history: History) -> Iterator[Fault]:
+    """The windows in which no shard was there at all."""
+    if not history.lives:
+        return
+    covered_us = history.started_us
+    for life in sorted(history.lives, key=lambda life: life.from_us):
+        if life.from_us > covered_us:
+            yield Fault(kind="down", from_us=covered_us, until_us=life.from_us)
+        covered_us = max(covered_us, history.ended_us if life.until_us is None else life.until_us)
+    if covered_us < history.ended_us:
+        yield Fault(kind="down", from_us=covered_us, until_us=history.ended_us)

@@ -12,7 +12,9 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 from tests.checker.records import Definition, Request, Result, Schedule, Verb
+from tests.sim.counter import Asked, Counter
 from tests.sim.logbook import Logbook
+from tests.sim.network import Weather
 from tests.sim.workers import TEMPERS
 
 from wheelsched.core.compile import compile_schedule
@@ -25,9 +27,8 @@ from wheelsched.core.policy import (
     RetryPolicy,
 )
 from wheelsched.core.registration import parse
-from wheelsched.core.request import trigger
 from wheelsched.errors import StoreError
-from wheelsched.ports import Acknowledged, Caller, Registration, RequestedRun, Tenant
+from wheelsched.ports import Acknowledged, Caller, Registration, Tenant
 from wheelsched.testing import MemoryStore, VirtualClock
 from wheelsched.testing.tables import MemoryTables
 
@@ -57,7 +58,13 @@ class Clients:
         self._known: dict[UUID, tuple[Job, Definition]] = {}
         self._marks = 0
         self._tenants = [UUID(int=number) for number in range(1, random.randint(2, 3))]
-        self.loss = 0.0  # how likely it is that an answer, or a request, gets lost
+        self._counter = Counter(clock, store, database_us, logbook, random)
+        self._loss = 0.0  # how likely it is that an answer, or a request, gets lost
+
+    def fare(self, weather: Weather, loss: float) -> None:
+        """What becomes of requests, and of what the API asks of the store, from now on."""
+        self._loss = loss
+        self._counter.fare(weather, loss)
 
     async def begin(self, jobs: int) -> None:
         for number, tenant_id in enumerate(self._tenants):
@@ -80,6 +87,7 @@ class Clients:
             self.delete,
             self.trigger,
             self.trigger,
+            self.backfill,
             self.cancel,
             self.cancel,
         ]
@@ -172,16 +180,36 @@ class Clients:
 
     async def trigger(self) -> None:
         if (picked := self._pick()) is not None:
-            job = picked[0]
-            run = trigger(job, self._database_us())
-            caller = Caller(job.tenant_id, "client")
-            wanted = RequestedRun(key=run.key, trigger=run.trigger)
-            await self._ask(
-                "trigger",
-                job,
-                lambda: self._store.history.request(caller, [wanted]),
-                due_us=run.due_us,
+            asked = await self._counter.trigger(picked[0])
+            self._note_asked("trigger", picked[0], asked, due_us=(asked.due_us or (None,))[0])
+
+    async def backfill(self) -> None:
+        if (picked := self._pick()) is not None:
+            now_us = self._database_us()
+            until_us = now_us - now_us % 1_000 - self._random.randint(0, 5_000) * 1_000
+            since_us = until_us - self._random.randint(1, 20_000) * 1_000
+            asked = await self._counter.backfill(picked[0], since_us, until_us)
+            self._note_asked(
+                "backfill",
+                picked[0],
+                asked,
+                since_us=since_us,
+                until_us=until_us,
+                filled_us=asked.due_us,
             )
+
+    def _note_asked(self, verb: Verb, job: Job, asked: Asked, **noted: object) -> None:
+        self._logbook.requests.append(
+            Request(
+                verb=verb,
+                job=str(job.job_id),
+                tenant=str(job.tenant_id),
+                sent_us=asked.sent_us,
+                answered_us=self._logbook.now_us(),
+                result=asked.result,
+                **noted,  # type: ignore[arg-type] # the fields of a request
+            )
+        )
 
     async def cancel(self) -> None:
         live = [
@@ -212,7 +240,7 @@ class Clients:
         result: Result = "ok"
         answer: object = None
         await self._clock.sleep(self._random.randint(1, 5) * MS)
-        if luck < self.loss / 2:
+        if luck < self._loss / 2:
             result = "unknown"
         else:
             try:
@@ -220,9 +248,9 @@ class Clients:
             except StoreError:
                 result = "failed"
             await self._clock.sleep(self._random.randint(1, 5) * MS)
-            if luck < self.loss:
+            if luck < self._loss:
                 result = "unknown"
-        if verb in ("create", "trigger") and answer:  # the keys that were refused
+        if verb == "create" and answer:  # the keys that were refused
             result = "failed"
         self._logbook.requests.append(
             Request(

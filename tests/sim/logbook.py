@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from uuid import UUID
 
+from msgspec.structs import replace
 from tests.checker.records import (
     Arrival,
     AttemptRow,
@@ -10,6 +11,7 @@ from tests.checker.records import (
     Fault,
     History,
     JobRow,
+    Life,
     Offset,
     PartitionRow,
     Request,
@@ -32,12 +34,26 @@ class Logbook:
         self.faults: list[Fault] = []
         self.offsets: list[Offset] = []
         self.tenures: list[Tenure] = []
+        self.lives: dict[str, Life] = {}  # by the name of the process
         self._current: dict[int, tuple[int, UUID, int]] = {}
 
     def fault(self, kind: str, from_us: int, until_us: int, shard: str | None = None) -> None:
         self.faults.append(
             Fault(kind=kind, from_us=from_us, until_us=until_us, shard=shard)  # type: ignore[arg-type] # its words are checked when it is read
         )
+
+    def born(self, process: str) -> None:
+        self.lives[process] = Life(from_us=self.now_us())
+
+    def joined(self, process: str, shard_id: UUID) -> None:
+        """A process asks for a lease under a name."""
+        life = self.lives[process]
+        self.lives[process] = replace(life, shards=(*life.shards, str(shard_id)))
+
+    def died(self, process: str, *, is_killed: bool) -> None:
+        life = self.lives[process]
+        if life.until_us is None or is_killed:
+            self.lives[process] = replace(life, until_us=self.now_us(), is_killed=is_killed)
 
     def owners_changed(self, tables: MemoryTables, ended: Ending) -> None:
         """Notes who owns what now, after a statement that may have changed it."""
@@ -69,6 +85,7 @@ class Logbook:
             ),
             faults=tuple(self.faults),
             tenures=tuple(self.tenures),
+            lives=tuple(self.lives.values()),
             offsets=tuple(self.offsets),
         )
 
@@ -116,6 +133,7 @@ def _runs(tables: MemoryTables) -> list[RunRow]:
             skip_reason=None if run.skip_reason is None else run.skip_reason.value,
             missed_count=run.missed_count,
             missed_since_us=run.missed_since_us,
+            backfill_of_us=run.backfill_of_us,
         )
         for run in (row.run for row in tables.runs.values())
     ]

@@ -11,6 +11,8 @@ from tests.checker.records import History
 from tests.sim.network import Weather
 from tests.sim.simulation import CALM_S, MS, SECOND, Process, Simulation
 
+SLOW_OUTCOME_S = 15
+
 
 class Luck:
     """Drives one simulation. `faults` and `requests`: so much of these kinds, and nothing else."""
@@ -84,6 +86,7 @@ class Luck:
             self._cut_everybody,
             self._storm,
             self._storm,
+            self._slow_outcomes,
             self._deafen,
             self._join,
             self._leave,
@@ -167,11 +170,25 @@ class Luck:
         processes = list(self._world.processes.values())
         for process in processes:
             process.line.weather = weather
-        self._world.clients.loss = 0.3
+        self._world.clients.fare(weather, loss=0.3)
         await self._sleep(self._random.choice((3, 8, 15)))
         for process in processes:
             process.line.weather = Weather()
-        self._world.clients.loss = 0.0
+        self._world.clients.fare(Weather(), loss=0.0)
+        self._note("store", from_us, None)
+
+    async def _slow_outcomes(self, _: Process) -> None:
+        """Some take fifteen seconds until they are written; nothing else is slow."""
+        from_us = self._world.now_us()
+        lines = [process.line for process in self._world.processes.values()]
+        for _second in range(self._random.choice((5, 20))):
+            is_slow = self._random.random() < 0.5
+            for line in lines:
+                line.weather.outcomes_ms = SLOW_OUTCOME_S * 1_000 if is_slow else 0
+            await self._sleep(1)
+        for line in lines:
+            line.weather.outcomes_ms = 0
+        await self._sleep(SLOW_OUTCOME_S)
         self._note("store", from_us, None)
 
     async def _deafen(self, process: Process) -> None:

@@ -10,25 +10,36 @@ from collections.abc import Callable
 
 from wheelsched.testing import VirtualClock
 
+MILLION = 1_000_000
+
 
 class Machine:
-    """The `Clock` of one process. `base_ns` is when it was born: no two machines agree on it."""
+    """The `Clock` of one process. `base_ns` is when it was born: no two machines agree on it.
 
-    def __init__(self, clock: VirtualClock, base_ns: int) -> None:
+    Nor do they on how long a second is: its clock gains `drift_ppm` parts in a million.
+    """
+
+    def __init__(self, clock: VirtualClock, base_ns: int, drift_ppm: int = 0) -> None:
         self._clock = clock
         self._base_ns = base_ns
+        self._drift_ppm = drift_ppm
         self._posted: deque[Callable[[], object]] = deque()
         self.is_frozen = False
         self.is_dead = False
 
     def now_ns(self) -> int:
-        return self._clock.now_ns() - self._base_ns
+        lived_ns = self._clock.now_ns() - self._base_ns
+        return lived_ns + lived_ns * self._drift_ppm // MILLION
 
     def alarm(self, ring: Callable[[], object]) -> "MachineAlarm":
         return MachineAlarm(self, self._clock, ring)
 
     def virtual_ns(self, when_ns: int) -> int:
-        return when_ns + self._base_ns
+        """The first instant of the virtual clock at which this one shows `when_ns`."""
+        lived_ns = when_ns * MILLION // (MILLION + self._drift_ppm)
+        while lived_ns + lived_ns * self._drift_ppm // MILLION < when_ns:
+            lived_ns += 1
+        return lived_ns + self._base_ns
 
     async def sleep(self, delay_ns: int) -> None:
         if delay_ns <= 0:

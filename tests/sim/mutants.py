@@ -14,16 +14,29 @@ from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import replace
+from tests.sim import simulation
 from tests.sim.simulation import MS, Simulation
 
+from wheelsched.clock import DatabaseClock
 from wheelsched.core import misfire, overlap
-from wheelsched.core.lease import Watch
+from wheelsched.core.lease import LeaseTerms, Watch
 from wheelsched.core.model import Run, RunKey
-from wheelsched.ports import Adoption, Claim, Lease, Ownership, Settled
+from wheelsched.ports import (
+    Adoption,
+    Caller,
+    Claim,
+    KeyedRequest,
+    Lease,
+    Ownership,
+    RequestedRun,
+    Settled,
+)
 from wheelsched.shard.freshness import Freshness
 from wheelsched.shard.preparation import Preparation
 from wheelsched.shard.sweep import Sweep
 from wheelsched.shard.tenure import Tenure
+from wheelsched.testing.history import MemoryHistory
+from wheelsched.testing.idempotency import MemoryIdempotency
 from wheelsched.testing.leases import MemoryLeases
 from wheelsched.testing.runs import MemoryRuns
 from wheelsched.testing.tables import MemoryTables
@@ -245,6 +258,66 @@ def payload_of_another_job(_: Simulation) -> Iterator[None]:
         return prepare(self, mixed, run, token, fire_at_us)
 
     with patch.object(Preparation, "prepare", prepare_mixed):
+        yield
+
+
+@mutant("requested_twice", faults=("storm",) * 4, requests=60)
+def key_of_a_request_forgotten(_: Simulation) -> Iterator[None]:
+    """A request that is sent again is done again."""
+    begin = MemoryIdempotency.begin
+
+    async def begin_anew(
+        self: MemoryIdempotency, caller: Caller, key: str, digest: bytes, patience_us: int
+    ) -> KeyedRequest:
+        self._tables.idempotency.pop((caller.tenant_id, key), None)
+        return await begin(self, caller, key, digest, patience_us)
+
+    with patch.object(MemoryIdempotency, "begin", begin_anew):
+        yield
+
+
+@mutant("misfilled", "lost", faults=("crash",), requests=40)
+def backfill_leaves_one_out(_: Simulation) -> Iterator[None]:
+    request = MemoryHistory.request
+
+    async def request_less(
+        self: MemoryHistory, caller: Caller, runs: Sequence[RequestedRun]
+    ) -> set[RunKey]:
+        return await request(self, caller, runs[:-1] if len(runs) > 1 else runs)
+
+    with patch.object(MemoryHistory, "request", request_less):
+        yield
+
+
+@mutant("slow_takeover", faults=("crash",) * 2)
+def takeover_takes_its_time(_: Simulation) -> Iterator[None]:
+    may_take_over = Watch.may_take_over
+
+    def may_take_over_later(self: Watch, terms: LeaseTerms) -> bool:
+        return may_take_over(self, replace(terms, ttl_us=4 * terms.ttl_us))
+
+    with patch.object(Watch, "may_take_over", may_take_over_later):
+        yield
+
+
+@mutant("early", faults=("join",) * 2)
+def clock_read_once(_: Simulation) -> Iterator[None]:
+    """Every machine's clock gains, and nobody looks at the database's again."""
+    with (
+        patch.object(simulation, "DRIFTS_PPM", (400,)),
+        patch.object(DatabaseClock, "add_sample", lambda *_: False),
+    ):
+        yield
+
+
+@mutant("mislabelled", faults=("join",))
+def sent_when_the_next_is_due(_: Simulation) -> Iterator[None]:
+    prepare = Preparation.prepare
+
+    def prepare_late(self: Preparation, job: Any, run: Run, token: int, fire_at_us: int) -> Any:
+        return prepare(self, job, run, token, fire_at_us + 5_000_000)
+
+    with patch.object(Preparation, "prepare", prepare_late):
         yield
 
 

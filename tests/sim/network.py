@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from random import Random
 from typing import Any
+from uuid import UUID
 
 from msgspec import Struct
 from tests.sim.machine import Machine
@@ -38,6 +39,7 @@ class Weather(Struct):
     ambiguous: float = 0.0
     late: float = 0.0
     slowest_ms: int = 20
+    outcomes_ms: int = 0  # how long it takes until outcomes are written
     crash_in: int | None = None  # dies at this statement from now
     is_cut: bool = False
     is_deaf: bool = False
@@ -54,6 +56,8 @@ class Part:
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         async def call(*arguments: object, **named: object) -> object:
             method = getattr(self._part, name)
+            if name == "join":
+                self._line.joined(arguments[0])  # type: ignore[arg-type] # its first is the name
             return await self._line.send(
                 f"{self._name}.{name}", lambda: method(*arguments, **named)
             )
@@ -74,6 +78,7 @@ class Line:
         self._left: set[asyncio.Task[object]] = set()
         self.weather = Weather()
         self.crash: Callable[[], None] = machine.die
+        self.joined: Callable[[UUID], None] = lambda _: None
         self.leases: Any = Part(self, "leases", store.leases)
         self.timers: Any = Part(self, "timers", store.timers)
         self.runs: Any = Part(self, "runs", store.runs)
@@ -101,6 +106,8 @@ class Line:
             await self._take(delay_ns)
             if self.weather.is_cut:
                 raise StoreUnavailable
+        if name == "runs.settle" and self.weather.outcomes_ms:
+            do = self._slow(do, self.weather.outcomes_ms)
         answer = await do()
         if fate is Fate.CRASH_AFTER:
             await self._die()
@@ -145,6 +152,23 @@ class Line:
         if luck < weather.undone + weather.ambiguous + weather.late:
             return Fate.LATE
         return Fate.FINE
+
+    def _slow(
+        self, do: Callable[[], Awaitable[object]], delay_ms: int
+    ) -> Callable[[], Awaitable[object]]:
+        """The same statement, which takes long, and goes on when whoever has sent it dies."""
+
+        async def arrive() -> object:
+            await self._clock.sleep(delay_ms * MS)
+            return await do()
+
+        async def wait() -> object:
+            task = asyncio.get_running_loop().create_task(arrive())
+            self._left.add(task)
+            task.add_done_callback(self._left.discard)
+            return await asyncio.shield(task)
+
+        return wait
 
     def _leave(self, do: Callable[[], Awaitable[object]]) -> None:
         """Lets a statement that is believed lost arrive."""

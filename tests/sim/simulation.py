@@ -24,6 +24,7 @@ from wheelsched.testing import MemoryStore, VirtualClock
 MS = 1_000_000
 SECOND = 1_000 * MS
 START_US = 1_800_000_000 * 1_000_000
+DRIFTS_PPM = (0, 20, -20, 50, -50, 400, -400)  # quartz, and what some call a virtual machine
 CALM_S = 75  # after everything was healed: a refresh, and the longest chain of attempts
 
 
@@ -74,7 +75,8 @@ class Simulation:
         self._names += 1
         name = f"shard-{self._names}"
         random = self.source(name)
-        machine = Machine(self.clock, random.randint(0, 10**14))
+        drift_ppm = self.source(f"{name} drift").choice(DRIFTS_PPM)
+        machine = Machine(self.clock, random.randint(0, 10**14), drift_ppm)
         line = Line(self.store, self.clock, machine, self.source(f"{name} line"))
         around = Surroundings(
             stores=line,
@@ -88,13 +90,16 @@ class Simulation:
         task = asyncio.get_running_loop().create_task(shard.run(), name=name)
         process = Process(name, machine, line, shard, task)
         line.crash = lambda: self.crash(process)
+        line.joined = lambda shard_id: self.logbook.joined(name, shard_id)
         self.processes[name] = process
+        self.logbook.born(name)
         return process
 
     def crash(self, process: Process) -> None:
         """Ends a process at once; what it had sent goes on."""
         now_us = self.now_us()
         self.logbook.fault("crash", now_us, now_us, process.name)
+        self.logbook.died(process.name, is_killed=True)
         process.machine.die()
         process.task.cancel()
         self._bury(process)
@@ -102,6 +107,7 @@ class Simulation:
     async def leave(self, process: Process) -> None:
         """Asks a process to stop, and sees it go."""
         process.shard.stop()
+        self.logbook.died(process.name, is_killed=False)
         from_us = self.now_us()
         while not process.task.done() and not process.machine.is_dead:
             await self.clock.sleep(50 * MS)
@@ -121,7 +127,7 @@ class Simulation:
             process.line.weather = Weather()
             if process.machine.is_frozen:
                 process.machine.thaw()
-        self.clients.loss = 0.0
+        self.clients.fare(Weather(), loss=0.0)
         self.workers.is_calm = True
 
     def check_alive(self) -> None:

@@ -7,6 +7,22 @@ from tests.sim.seeds import judge_mutant
 SEEDS = 25  # within which a mutant has to be caught
 
 
+NAMED = {
+    "no_fence",
+    "plain_exists_instead_of_a_lock",
+    "next_from_now",
+    "no_token_on_settle",
+    "trust_never_expires",
+    "sweep_forgets",
+    "hints_without_freshness",
+    "misfire_dropped_silently",
+}
+
+
+def test_each_way_that_the_design_warns_of_has_its_mutant() -> None:
+    assert {mutant.name for mutant in MUTANTS} > NAMED
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_it_is_caught(mutant: Mutant) -> None:
     seen: set[str] = set()

@@ -20,6 +20,7 @@ from tests.sim.seeds import KEPT, judge, simulate
 
 COUNT = int(os.environ.get("SIM_SEEDS", "300"))
 FIRST = int(os.environ.get("SIM_FIRST", "10000"))
+TAKEOVER_P99_S = 8
 SECONDS_PER_SEED = 5  # far more than it takes: what hangs is to end
 
 
@@ -48,14 +49,17 @@ def test_every_promise_holds_in_every_world() -> None:
     reports = judge_all(range(FIRST, FIRST + COUNT))
     assert told(reports) == []
     runs = sum(report.runs for report in reports.values())
-    takeovers_s = sorted(
-        took_us / 1e6 for report in reports.values() for took_us in report.takeovers_us
-    )
     duplicates = sum((report.duplicates for report in reports.values()), Counter[str]())
     print(f"\n{COUNT} worlds from seed {FIRST}: {runs} runs, nothing lost, early or stale")
     print(f"duplicates, by the fault that explains them: {dict(duplicates)}")
-    if takeovers_s:
-        print(f"{len(takeovers_s)} takeovers, the longest after {takeovers_s[-1]:.1f} s")
+    takeovers_us = sorted(took for report in reports.values() for took in report.takeovers_us)
+    if takeovers_us:
+        p50_s, p99_s, longest_s = (
+            takeovers_us[int((len(takeovers_us) - 1) * share)] / 1e6 for share in (0.5, 0.99, 1)
+        )
+        print(f"{len(takeovers_us)} takeovers: p50 {p50_s:.1f} s, p99 {p99_s:.1f} s,")
+        print(f"the longest after {longest_s:.1f} s")
+        assert p99_s <= TAKEOVER_P99_S
 
 
 DIGEST = """

@@ -299,12 +299,15 @@ class Arm:
             self._outlets.fire(prepared)
 
     async def _arm_retries(self, waiting: Sequence[Retry]) -> None:
-        """Claims further attempts, and those that people asked for."""
-        tenure = self._context.tenure
+        """Claims further attempts, and those that people asked for.
+
+        There is no other attempt of a run that was given up before, or while it was claimed.
+        """
+        tenure, unfinished = self._context.tenure, self._context.unfinished
         claims = [
             ClaimedRetry(retry.key, retry.retry_at_us, tenure.next_token(retry.key.job_id))
             for retry in waiting
-            if tenure.may_arm(retry.key.job_id)
+            if tenure.may_arm(retry.key.job_id) and not unfinished.is_judged(retry.key)
         ]
         if not claims:
             return
@@ -319,7 +322,7 @@ class Arm:
         times_us = {claim.key: claim.retry_at_us for claim in claims}
         for run in runs:
             assert run.token
-            if run.job_id in by_id:
+            if run.job_id in by_id and not unfinished.is_judged(run.key):
                 self._prepare(by_id[run.job_id], run, run.token, times_us[run.key])
-            else:  # deleted while an attempt was under way: there is no other
+            else:  # deleted, or given up, while an attempt was under way: there is no other
                 self._outlets.settle(Ruling(key=run.key, token=run.token, state=RunState.CANCELLED))

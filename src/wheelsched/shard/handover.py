@@ -1,8 +1,8 @@
 """Hand-over: partitions that go to another shard while everybody lives.
 
 Invariant: every unfinished run of the partitions is either written as carried by this shard, which
-then brings it to its end, or left armed for the next owner. So none is sent by both, and none
-that is due in the second of the hand-over waits for it.
+then brings it to its end, or left armed for the next owner, or has an end that is written before.
+So none is sent by both, and none that is due in the second of the hand-over waits for it.
 """
 
 from collections.abc import Callable, Collection
@@ -19,6 +19,9 @@ log = structlog.get_logger("wheelsched.shard")
 
 # What is due within it is carried. No longer than what an acknowledged change has to precede.
 CARRIED_US = SECOND
+
+# Between two looks at whether every end that was decided is written.
+WRITING_NS = 10_000_000
 
 
 class Stages(Struct, frozen=True, kw_only=True):
@@ -45,6 +48,8 @@ class HandOver:
             until_us = context.clock.now_us() + CARRIED_US
             carried = self._stages.fire.let_go(partitions, until_us)
             await self._stages.settle.carry(carried)
+            while context.unfinished.has_judged(partitions):
+                await context.clock.sleep(WRITING_NS)
             tenure.lease = await context.patience.insist(
                 "partition.release",
                 lambda: context.stores.leases.release(

@@ -91,7 +91,7 @@ class Recheck:
 
     def _judge(self, run: ArmedRun, check: Checked | None) -> bool:
         """Clears a run or withdraws it; True when it is neither, because its job was edited."""
-        if run.is_withdrawn:
+        if run.is_withdrawn or self._is_over(run, check):
             return False
         state = check.run.state if check and check.run.token == run.token else None
         if state is RunState.RETRYING and run.started_us is not None:
@@ -103,6 +103,15 @@ class Recheck:
         if check.version is None or check.version == run.version or run.started_us is not None:
             self._outlets.clear(run)
             return False
+        return True
+
+    def _is_over(self, run: ArmedRun, check: Checked | None) -> bool:
+        """Whether the outcome of an attempt was written meanwhile, and its run goes on without."""
+        live = self._context.unfinished.find(run.key)
+        if run.started_us is None or live is None or live.armed is run:
+            return False
+        if live.armed is None:
+            self._judge_live(run.key, check)
         return True
 
     def _judge_live(self, key: RunKey, check: Checked | None) -> None:

@@ -73,6 +73,8 @@ class Settle:
 
     def put(self, report: Report | Ruling) -> None:
         """Takes a report, to be written soon."""
+        if isinstance(report, Ruling):
+            self._context.unfinished.judge(report.key)
         self._reports.append(report)
         self._is_idle.clear()
         self._arrived.set()
@@ -198,6 +200,8 @@ class Settle:
         stale: set[RunKey],
         refused: set[RunKey],
     ) -> None:
+        if isinstance(report, Ruling):
+            self._context.unfinished.written(report.key)
         if written.key in refused:
             return  # it stays live here: sending it again would be refused again
         if written.key in stale:

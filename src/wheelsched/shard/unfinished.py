@@ -2,15 +2,17 @@
 
 Invariant: the owner of a partition knows every unfinished run of its jobs. A run is *live* from
 its first dispatch to its final outcome, the waits between attempts included; `overlap` decides by
-the live runs of a job, and by those of its runs that wait in front.
+the live runs of a job, and by those of its runs that wait in front. A run whose end was decided
+without an attempt stays known until that is written: until then the database says it is unfinished.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from uuid import UUID
 
 from msgspec import Struct
 
 from wheelsched.core.model import Lane, RunKey
+from wheelsched.core.partition import partition_of
 from wheelsched.shard.armed import ArmedRun
 
 
@@ -29,6 +31,7 @@ class Unfinished:
         self._armed: dict[UUID, tuple[ArmedRun, ...]] = {}
         self._waiting: dict[UUID, list[ArmedRun]] = {}
         self._live: dict[UUID, tuple[LiveRun, ...]] = {}
+        self._judged: set[RunKey] = set()
         self._armed_count = 0
 
     @property
@@ -84,13 +87,30 @@ class Unfinished:
                 yield live.key
 
     def knows(self, key: RunKey) -> bool:
-        """Whether the run is armed or live here."""
+        """Whether the run is armed or live here, or has an end that is still to be written."""
         armed = self._armed.get(key.job_id, ())
-        return self.is_live(key) or any(run.key == key for run in armed)
+        is_here = self.is_live(key) or any(run.key == key for run in armed)
+        return is_here or self.is_judged(key)
+
+    def judge(self, key: RunKey) -> None:
+        """Notes that an end was decided for a run, which the database does not know yet."""
+        self._judged.add(key)
+
+    def is_judged(self, key: RunKey) -> bool:
+        """Whether an end was decided for the run, and is still to be written."""
+        return key in self._judged
+
+    def written(self, key: RunKey) -> None:
+        """The database knows of the end that was decided for a run."""
+        self._judged.discard(key)
+
+    def has_judged(self, partitions: Collection[int]) -> bool:
+        """Whether the database is still to learn of an end in one of the partitions."""
+        return any(partition_of(key.job_id) in partitions for key in self._judged)
 
     def has_attempt(self, key: RunKey) -> bool:
         """Whether an attempt of the run is armed or under way here."""
-        live = self._find(key)
+        live = self.find(key)
         is_armed = any(run.key == key for run in self._armed.get(key.job_id, ()))
         return is_armed or (live is not None and live.armed is not None)
 
@@ -109,7 +129,7 @@ class Unfinished:
 
     def pause(self, key: RunKey) -> None:
         """Ends the attempt of a live run, which stays live."""
-        if (live := self._find(key)) is not None:
+        if (live := self.find(key)) is not None:
             live.armed = None
 
     def end(self, key: RunKey, token: int | None = None) -> None:
@@ -125,11 +145,11 @@ class Unfinished:
             del self._live[key.job_id]
 
     def is_live(self, key: RunKey) -> bool:
-        return self._find(key) is not None
+        return self.find(key) is not None
 
     def token_of(self, key: RunKey) -> int | None:
         """The token of a live run's latest attempt."""
-        live = self._find(key)
+        live = self.find(key)
         return None if live is None else live.token
 
     def live_of(self, job_id: UUID) -> tuple[LiveRun, ...]:
@@ -172,7 +192,8 @@ class Unfinished:
                 else:
                     del self._waiting[run.key.job_id]
 
-    def _find(self, key: RunKey) -> LiveRun | None:
+    def find(self, key: RunKey) -> LiveRun | None:
+        """The run, if it is live."""
         for run in self._live.get(key.job_id, ()):
             if run.key == key:
                 return run

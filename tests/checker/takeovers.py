@@ -1,0 +1,101 @@
+"""Liveness 1: how long the jobs of a killed shard wait for their next fire.
+
+Counted from the kill, or from when there was somebody to take over. Not counted where the world was
+not able to: while the store was away, a shard frozen, or the clock of the database moved. When
+another shard is killed meanwhile, what was to be its share waits from then on.
+"""
+
+from collections.abc import Iterator
+
+from tests.checker.deliveries import is_unsettled
+from tests.checker.findings import Evidence, Finding, Report
+from tests.checker.lateness import is_hindered
+from tests.checker.records import Arrival, Life, Tenure
+from tests.checker.times import SECOND_US
+
+AT_MOST_US = 15 * SECOND_US
+BEFORE_US = 5 * SECOND_US  # whoever was frozen or cut off till then may have to begin again
+LEASE_US = 7 * SECOND_US  # how long a killed shard may count as one that lives
+DISABLING = ("freeze", "store", "clock")
+
+
+def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
+    for life in evidence.history.lives:
+        if life.is_killed and life.until_us is not None:
+            for tenure in _held(evidence, life, life.until_us):
+                yield from _judge(evidence, report, tenure, life.until_us)
+
+
+def _held(evidence: Evidence, life: Life, killed_us: int) -> list[Tenure]:
+    """What a process owned when it was killed."""
+    return [
+        tenure
+        for tenure in evidence.history.tenures
+        if tenure.shard in life.shards
+        and tenure.from_us <= killed_us
+        and (tenure.until_us is None or tenure.until_us > killed_us)
+    ]
+
+
+def _judge(evidence: Evidence, report: Report, tenure: Tenure, killed_us: int) -> Iterator[Finding]:
+    for arrival in _next_fires(evidence, tenure, killed_us):
+        able_us = _able_since(evidence, killed_us, arrival.at_us)
+        if able_us is None:
+            continue
+        due_us = _due(evidence, arrival)
+        others = _other_kills(evidence, killed_us, arrival.at_us)
+        took_us = arrival.at_us - max(able_us, due_us, *others, killed_us)
+        if took_us > AT_MOST_US:
+            yield Finding("slow_takeover", arrival.job, arrival.due_us, f"{took_us} us")
+        has_waited = tenure.until_us is None or due_us <= tenure.until_us
+        if has_waited and not others:
+            report.takeovers_us.append(arrival.at_us - able_us)
+
+
+def _other_kills(evidence: Evidence, killed_us: int, fired_us: int) -> list[int]:
+    """The kills of others shortly before or meanwhile: what falls to one of them waits again."""
+    return [
+        life.until_us
+        for life in evidence.history.lives
+        if life.is_killed
+        and life.until_us is not None
+        and life.until_us != killed_us
+        and killed_us - LEASE_US < life.until_us <= fired_us
+    ]
+
+
+def _next_fires(evidence: Evidence, tenure: Tenure, killed_us: int) -> list[Arrival]:
+    """The first arrival of each job under a later owner, where no worker was in the way."""
+    found: dict[str, Arrival] = {}
+    for arrival in sorted(evidence.history.arrivals, key=lambda arrival: arrival.at_us):
+        if (
+            arrival.at_us > killed_us
+            and arrival.token >> 32 > tenure.epoch
+            and evidence.partitions.get(arrival.job) == tenure.partition
+        ):
+            found.setdefault(arrival.job, arrival)
+    return [
+        arrival
+        for job, arrival in found.items()
+        if job in evidence.stories and not is_hindered(evidence, evidence.stories[job])
+    ]
+
+
+def _able_since(evidence: Evidence, killed_us: int, fired_us: int) -> int | None:
+    """From when on somebody could have taken over and fired; None when something was in the way."""
+    times = evidence.times
+    if times.faults(killed_us - BEFORE_US, fired_us, DISABLING) or is_unsettled(evidence, fired_us):
+        return None
+    takers = [
+        life.from_us
+        for life in evidence.history.lives
+        if life.from_us <= fired_us and (life.until_us is None or life.until_us > fired_us)
+    ]
+    return max(killed_us, min(takers)) if takers else None
+
+
+def _due(evidence: Evidence, arrival: Arrival) -> int:
+    """The latest instant at which the run may have been meant to fire."""
+    definitions = evidence.stories[arrival.job].definitions.values()
+    jitter_us = max(one.schedule.jitter_us for one in definitions)
+    return evidence.times.instant_us(arrival.due_us, arrival.at_us) + jitter_us

@@ -1,0 +1,230 @@
+"""Each finding, by the least that has to be wrong for it."""
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+from tests.checker.check import check
+from tests.checker.quiet import (
+    DEFINITION,
+    PARTITION,
+    SHARD,
+    START,
+    and_also,
+    arrival,
+    at,
+    changed_arrival,
+    changed_run,
+    quiet,
+    request,
+    run,
+    token,
+    without,
+)
+from tests.checker.records import Fault, History, Life, PartitionRow, Tenure
+
+MANUAL = at(15) + 1
+
+
+def with_skip_policy(history: History) -> History:
+    return and_also(
+        without(history, 30),
+        arrival(30, at_us=at(30), answer="ok", answered_us=at(43)),
+        run(30, finished_at_us=at(43)),
+    )
+
+
+def taken_over(history: History) -> History:
+    """At 35 s, by another shard."""
+    first, second = "shard", "second"
+    return replace(
+        history,
+        tenures=(
+            Tenure(
+                partition=PARTITION,
+                epoch=1,
+                shard=first,
+                from_us=START,
+                until_us=at(35),
+                ended="taken_over",
+            ),
+            Tenure(partition=PARTITION, epoch=2, shard=second, from_us=at(35)),
+        ),
+        partitions=(PartitionRow(partition=PARTITION, epoch=2),),
+        runs=tuple(
+            replace(one, token=token(2, 1), shard=second) if one.due_us > at(35) else one
+            for one in history.runs
+        ),
+        arrivals=tuple(
+            replace(one, token=token(2, 1)) if one.due_us > at(35) else one
+            for one in history.arrivals
+        ),
+    )
+
+
+def killed(history: History, after_s: float) -> History:
+    """At 19 s; the run of 20 s is fired by another shard so many seconds later."""
+    fired_us = at(19 + after_s)
+    late = {"at_us": fired_us, "answered_us": fired_us, "token": token(2, 1)}
+    history = replace(
+        taken_over(history),
+        faults=(Fault(kind="crash", from_us=at(19), until_us=at(19), shard=SHARD),),
+        lives=(
+            Life(from_us=START, until_us=at(19), is_killed=True, shards=(SHARD,)),
+            Life(from_us=START, shards=("second",)),
+        ),
+    )
+    history = without(without(history, 30), 20)
+    return and_also(
+        history,
+        arrival(20, **late),
+        run(20, token=token(2, 1), shard="second", armed_at_us=at(36), finished_at_us=fired_us),
+        run(30, state="skipped", skip_reason="overlap", token=None, armed_at_us=None),
+    )
+
+
+def with_owner(history: History, **fields: object) -> History:
+    return replace(history, tenures=(replace(history.tenures[0], **fields),))
+
+
+CASES: dict[str, Callable[[History], History]] = {
+    "lost": lambda history: without(history, 30),
+    "stuck": lambda history: changed_run(
+        without(history, 30, arrival_only=True), 30, state="armed", finished_at_us=None
+    ),
+    "invented": lambda history: and_also(history, run(33), arrival(33)),
+    "miscounted": lambda history: changed_run(
+        without(history, 30, arrival_only=True),
+        30,
+        state="skipped",
+        skip_reason="misfire",
+        missed_count=2,
+        missed_since_us=at(30),
+    ),
+    "requested_twice": lambda history: and_also(
+        history,
+        request("trigger", 15, due_us=MANUAL),
+        run(15, due_us=MANUAL, trigger="manual"),
+        run(15, due_us=MANUAL + 1, trigger="manual", state="cancelled"),
+        arrival(15, due_us=MANUAL, scheduled_us=MANUAL, trigger="manual"),
+    ),
+    "misfilled": lambda history: and_also(
+        history,
+        request(
+            "backfill", 45, since_us=at(20), until_us=at(31), filled_us=(at(45) + 1, at(45) + 2)
+        ),
+        run(45, due_us=at(45) + 1, trigger="backfill", state="cancelled", backfill_of_us=at(20)),
+        run(45, due_us=at(45) + 2, trigger="backfill", state="cancelled", backfill_of_us=at(20)),
+    ),
+    "unrecorded": lambda history: and_also(without(history, 30), arrival(30)),
+    "phantom": lambda history: without(history, 30, arrival_only=True),
+    "early": lambda history: changed_arrival(history, 30, at_us=at(29.9)),
+    "duplicated": lambda history: and_also(
+        changed_run(taken_over(history), 30, token=token(2, 1), finished_at_us=at(36)),
+        arrival(30, at_us=at(36), answered_us=at(36), token=token(2, 1)),
+    ),
+    "armed_twice": lambda history: and_also(
+        changed_run(history, 30, token=token(1, 31), finished_at_us=at(31)),
+        arrival(30, at_us=at(31), answered_us=at(31), token=token(1, 31)),
+    ),
+    "token_reused": lambda history: and_also(history, arrival(30)),
+    "token_order": lambda history: and_also(
+        history, arrival(30, at_us=at(30) + 1, token=token(1, 29))
+    ),
+    "key_changed": lambda history: and_also(
+        history, arrival(30, at_us=at(30) + 1, key="another", token=token(1, 31))
+    ),
+    "key_shared": lambda history: changed_arrival(history, 30, key="job:20"),
+    "sent_after_end": lambda history: changed_run(history, 30, finished_at_us=at(29.9)),
+    "skipped_and_sent": lambda history: changed_run(
+        history, 30, state="skipped", skip_reason="overlap"
+    ),
+    "stale_write": lambda history: changed_arrival(history, 30, answer="failed"),
+    "two_owners": lambda history: replace(history, tenures=history.tenures * 2),
+    "epoch_order": lambda history: replace(
+        history,
+        tenures=(
+            replace(history.tenures[0], epoch=2, until_us=at(1), ended="released"),
+            replace(history.tenures[0], from_us=at(2)),
+        ),
+    ),
+    "wrong_epoch": lambda history: changed_arrival(history, 30, token=token(2, 30)),
+    "wrong_owner": lambda history: changed_run(history, 30, shard="another"),
+    "armed_after_tenure": lambda history: with_owner(history, until_us=at(55), ended="released"),
+    "sent_after_takeover": lambda history: changed_arrival(
+        taken_over(history), 40, token=token(1, 40)
+    ),
+    "fired_while_paused": lambda history: and_also(history, request("pause", 35)),
+    "fired_while_cancelled": lambda history: and_also(
+        history, request("cancel", 25, due_us=at(30), in_time=True)
+    ),
+    "old_self": lambda history: and_also(
+        history, request("edit", 25, definition=replace(DEFINITION, mark=2))
+    ),
+    "overlapping": with_skip_policy,
+    "cross_tenant": lambda history: changed_arrival(history, 30, tenant="another"),
+    "late": lambda history: changed_run(
+        changed_arrival(history, 30, at_us=at(33), answered_us=at(33)), 30, finished_at_us=at(33)
+    ),
+    "too_late": lambda history: changed_run(
+        changed_arrival(history, 30, at_us=at(48), answered_us=at(48)), 30, finished_at_us=at(48)
+    ),
+    "slow_takeover": lambda history: killed(history, 17),
+    "mislabelled": lambda history: changed_run(
+        changed_arrival(history, 30, at_us=at(40), answered_us=at(40)), 30, finished_at_us=at(40)
+    ),
+}
+
+
+def test_a_quiet_history_has_none() -> None:
+    assert check(quiet()).findings == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_found(name: str) -> None:
+    assert name in check(CASES[name](quiet())).names
+
+
+def test_every_finding_that_is_described_has_a_case() -> None:
+    from tests.checker import check as described
+
+    assert described.__doc__ is not None
+    rows = [line.split("|")[1] for line in described.__doc__.splitlines() if line[:3] == "| `"]
+    names = {name.strip(" `") for row in rows for name in row.split(",")}
+    assert names == CASES.keys()
+
+
+def test_a_takeover_is_measured_from_the_kill() -> None:
+    assert check(killed(quiet(), 16.5)).takeovers_us == [16_500_000]
+
+
+def test_a_takeover_is_measured_from_when_somebody_lived() -> None:
+    history = killed(quiet(), 17)
+    nobody = (history.lives[0], replace(history.lives[1], from_us=at(30)))
+    report = check(replace(history, lives=nobody))
+    assert report.takeovers_us == [6_000_000]
+    assert "slow_takeover" not in report.names
+
+
+def test_a_takeover_is_not_judged_while_something_else_is_broken() -> None:
+    history = killed(quiet(), 17)
+    cut = Fault(kind="store", from_us=at(20), until_us=at(25))
+    report = check(replace(history, faults=(*history.faults, cut)))
+    assert report.takeovers_us == []
+    assert "slow_takeover" not in report.names
+
+
+def test_a_duplicate_that_a_fault_explains_is_counted_instead() -> None:
+    history = CASES["duplicated"](quiet())
+    crash = Fault(kind="crash", from_us=at(30.5), until_us=at(30.5), shard=SHARD)
+    report = check(replace(history, faults=(crash,)))
+    assert "duplicated" not in report.names
+    assert report.duplicates == {"crash": 1}
+
+
+def test_a_run_of_a_request_nobody_knows_the_end_of_is_permitted_once() -> None:
+    asked = request("trigger", 15, result="unknown")
+    made = run(15, due_us=MANUAL, trigger="manual", state="cancelled")
+    again = replace(made, due_us=MANUAL + 1)
+    assert check(and_also(quiet(), asked, made)).findings == []
+    assert check(and_also(quiet(), asked, made, again)).names == {"requested_twice"}

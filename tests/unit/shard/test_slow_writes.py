@@ -1,0 +1,83 @@
+"""The pipeline on a store that takes long to write outcomes, and is well otherwise."""
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from tests.unit.shard.world import World
+
+from wheelsched.config import ShardConfig
+from wheelsched.core.duration import SECOND
+from wheelsched.core.model import RunKey, RunState
+from wheelsched.core.outcome import Failed, Outcome, Succeeded
+from wheelsched.core.policy import OnOverlap, OverlapPolicy
+from wheelsched.ports import Callback, Route, Settled
+
+SLOW_S = 15
+OFTEN = ShardConfig(refresh_us=10 * SECOND)  # compares what it knows with the database this often
+
+
+class Slow(World):
+    """A world whose store writes outcomes late, and whose workers take their time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._settle = self.store.runs.settle
+        self.store.runs.settle = self._settle_late  # type: ignore[method-assign] # slow on purpose
+        self.handler = self._work
+
+    async def _settle_late(self, settled: Sequence[Settled]) -> set[RunKey]:
+        await self.clock.sleep(SLOW_S * 1_000_000_000)
+        return await self._settle(settled)
+
+    async def _work(self, route: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        await self.clock.sleep(12_000_000_000)
+        return [Succeeded(http_status=200) for _ in callbacks]
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Slow]:
+    async with Slow() as world:
+        yield world
+
+
+async def test_a_run_that_was_cancelled_for_a_later_one_is_not_sent_again(world: Slow) -> None:
+    job = await world.register(
+        "every 9s", overlap=OverlapPolicy(policy=OnOverlap.CANCEL, max_concurrent=1)
+    )
+    world.start(config=OFTEN)
+    await world.advance(100)
+    assert set(world.keys.values()) == {1}
+    assert (await world.states(job))[:4] == [RunState.CANCELLED] * 4
+
+
+async def test_a_run_that_was_skipped_is_not_taken_up(world: Slow) -> None:
+    job = await world.register("every 5s", overlap=OverlapPolicy(policy=OnOverlap.SKIP))
+    shard = world.start(config=OFTEN)
+    await world.advance(100)
+    assert shard.vitals.runs.stale_outcomes == 0
+    assert (await world.states(job)).count(RunState.SKIPPED) > 8
+
+
+async def test_a_run_that_failed_and_was_cancelled_is_not_tried_again(world: Slow) -> None:
+    async def fail(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        return [Failed(error="no")] * len(callbacks)
+
+    world.handler = fail
+    job = await world.register(
+        "every 9s", overlap=OverlapPolicy(policy=OnOverlap.CANCEL, max_concurrent=1)
+    )
+    world.start()
+    await world.advance(100)
+    assert set(world.keys.values()) == {1}
+    assert (await world.states(job))[:2] == [RunState.CANCELLED] * 2
+
+
+async def test_a_hand_over_waits_until_every_end_is_written(world: Slow) -> None:
+    await world.register_many(
+        ["every 9s"] * 20, overlap=OverlapPolicy(policy=OnOverlap.CANCEL, max_concurrent=1)
+    )
+    world.start("a")
+    await world.advance(20)
+    world.start("b")
+    await world.advance(80)
+    assert set(world.keys.values()) == {1}
