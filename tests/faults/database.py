@@ -1,6 +1,7 @@
 """A database that is killed, restarted, away, held, full, or at another time."""
 
 import asyncio
+import contextlib
 import shutil
 import subprocess
 from contextlib import AsyncExitStack
@@ -9,6 +10,7 @@ from pathlib import Path
 import asyncpg
 from tests.faults.clock_shim import ClockShim
 from tests.faults.experiment import SCALE, Load, NotAvailable, Scenario, Strike
+from tests.faults.logbook import Connection
 from tests.faults.server import Server, running_server
 from tests.faults.world import World
 from tests.postgres import reachable_directory
@@ -55,6 +57,24 @@ async def pool_exhausted(world: World) -> None:
     await connection.close()
     failed = [event for shard in world.shards.values() for event in shard.events("store.failed")]
     world.require(bool(failed), "no statement has noticed")
+    await world.until_arrived(100)
+
+
+async def connections_used_up(world: World) -> None:
+    """The server has no place left when everybody has to connect anew."""
+    held: list[Connection] = []
+    with world.outage():
+        for proxy in world.proxies.values():
+            proxy.is_refusing = True
+            proxy.cut()
+        with contextlib.suppress(asyncpg.TooManyConnectionsError):
+            while True:
+                held.append(await world.connect())
+        for proxy in world.proxies.values():
+            proxy.is_refusing = False
+        await asyncio.sleep(FULL_S)
+        for connection in held:
+            await connection.close()
     await world.until_arrived(100)
 
 
@@ -153,6 +173,7 @@ SCENARIOS = [
     Scenario(name="Postgres restarted", strike=restarted),
     Scenario(name=f"Postgres stopped for {AWAY_S:.0f} s", strike=away, load=Load(over_s=70)),
     Scenario(name="pool exhausted: tables locked for 12 s", strike=pool_exhausted, load=LONG),
+    Scenario(name="no connection left for 8 s", strike=connections_used_up, load=LONG),
     Scenario(name="a snapshot held open", strike=snapshot_held),
     Scenario(name="disk full", strike=disk_full, surround=on_a_small_disk),
     Scenario(

@@ -2,12 +2,13 @@
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.checker.records import Fault, History
+from tests.checker.records import Arrival, Fault, History, RunRow
 from tests.faults.experiment import Load, Scenario, observe, run_experiment
 from tests.faults.freezes import frozen
 from tests.faults.judge import Observation, judge, unavailable
@@ -39,45 +40,64 @@ def test_nothing_is_found_where_nothing_was_broken(seen: Observation) -> None:
     assert verdict.runs >= 60
 
 
+def plain(history: History) -> Arrival:
+    """An arrival of a job that was registered and never touched again."""
+    asked = Counter(request.job for request in history.requests)
+    known_us = {request.job: request.answered_us for request in history.requests}
+    return next(
+        arrival
+        for arrival in history.arrivals
+        if asked[arrival.job] == 1 and arrival.due_us > known_us[arrival.job]
+    )
+
+
+def with_another_arrival(history: History, *instead: Arrival) -> History:
+    others = tuple(arrival for arrival in history.arrivals if arrival != plain(history))
+    return replace(history, arrivals=(*others, *instead))
+
+
+def with_another_run(history: History, *instead: RunRow) -> History:
+    others = tuple(run for run in history.runs if run != plain_run(history))
+    return replace(history, runs=(*others, *instead))
+
+
+def plain_run(history: History) -> RunRow:
+    """The row of that arrival."""
+    key = (plain(history).job, plain(history).due_us)
+    return next(run for run in history.runs if (run.job, run.due_us) == key)
+
+
 def without_an_arrival(history: History) -> History:
-    return replace(history, arrivals=history.arrivals[:20] + history.arrivals[21:])
+    return with_another_arrival(history)
 
 
 def without_a_run(history: History) -> History:
-    first = history.arrivals[20]
-    kept = (run for run in history.runs if (run.job, run.due_us) != (first.job, first.due_us))
-    return replace(history, runs=tuple(kept))
+    return with_another_run(history)
 
 
 def with_an_early_one(history: History) -> History:
-    early = replace(history.arrivals[20], at_us=history.arrivals[20].due_us - SECOND_US)
-    return replace(history, arrivals=(*history.arrivals[:20], early, *history.arrivals[21:]))
+    arrival = plain(history)
+    return with_another_arrival(history, replace(arrival, at_us=arrival.due_us - SECOND_US))
 
 
 def with_one_twice(history: History) -> History:
-    first = history.arrivals[20]
+    first = plain(history)
     again = replace(first, at_us=first.at_us + 1, token=first.token + (1 << 32))
-    return replace(history, arrivals=(*history.arrivals, again))
+    return with_another_arrival(history, first, again)
 
 
 def with_one_armed_twice(history: History) -> History:
-    return replace(history, runs=(*history.runs, history.runs[20]))
+    return replace(history, runs=(*history.runs, plain_run(history)))
 
 
 def with_an_outcome_of_another(history: History) -> History:
-    (place, run) = next(
-        (place, run)
-        for place, run in enumerate(history.runs)
-        if run.state == "succeeded" and run.token is not None
-    )
-    wrong = replace(run, token=(run.token or 0) + 7)
-    return replace(history, runs=(*history.runs[:place], wrong, *history.runs[place + 1 :]))
+    run = plain_run(history)
+    return with_another_run(history, replace(run, token=(run.token or 0) + 7))
 
 
 def with_one_unfinished(history: History) -> History:
-    (place, run) = next((n, r) for n, r in enumerate(history.runs) if r.state == "succeeded")
-    wrong = replace(run, state="armed", finished_at_us=None)
-    return replace(history, runs=(*history.runs[:place], wrong, *history.runs[place + 1 :]))
+    unfinished = replace(plain_run(history), state="armed", finished_at_us=None)
+    return with_another_run(history, unfinished)
 
 
 def with_two_owners(history: History) -> History:
@@ -111,20 +131,23 @@ def test_what_a_scenario_has_seen_counts(seen: Observation) -> None:
     assert verdict.word == "BROKEN"
 
 
-def test_a_late_takeover_is_slow(seen: Observation) -> None:
-    """A shard died sixteen seconds before the next one fired any of its jobs."""
+def test_a_late_takeover_is_noticed(seen: Observation) -> None:
+    """As if a shard had died sixteen seconds before the next one fired any of its jobs."""
     history = seen.history
-    first = min(tenure.from_us for tenure in history.tenures) - 16 * SECOND_US
+    died_us = min(tenure.from_us for tenure in history.tenures) - 16 * SECOND_US
     dead = tuple(
-        replace(tenure, epoch=0, shard="dead", from_us=first - 1, until_us=first + 1)
+        replace(tenure, epoch=0, shard="dead", from_us=0, until_us=died_us + 1, ended="taken_over")
         for tenure in history.tenures
     )
-    died = Fault(kind="crash", from_us=first, until_us=first, shard="dead")
-    ended = tuple(replace(tenure, ended="taken_over") for tenure in dead)
-    history = replace(history, tenures=(*ended, *history.tenures), faults=(died,))
-    verdict = judge("late", replace(seen, history=history))
-    assert verdict.word == "slow"
-    assert "takeover over 15 s" in verdict.slow
+    died = Fault(kind="crash", from_us=died_us, until_us=died_us, shard="dead")
+    history = replace(history, tenures=(*dead, *history.tenures), faults=(died,))
+    assert "takeover over 15 s" in judge("late", replace(seen, history=history)).slow
+
+
+def test_a_slow_return_is_noticed(seen: Observation) -> None:
+    """As if Postgres had been back four seconds before the first callback."""
+    back_us = min(arrival.at_us for arrival in seen.history.arrivals) - 4 * SECOND_US
+    assert judge("late", replace(seen, returns_us=(back_us,))).slow
 
 
 def test_what_cannot_be_done_here_is_said() -> None:
