@@ -41,7 +41,10 @@ async def _run_all(chosen: list[Scenario], seed: int, table: Path) -> list[Verdi
 
 async def _tell(scenario: Scenario, server: Server, seed: int) -> Verdict:
     began = time.monotonic()
-    verdict = await run_experiment(scenario, server, seed)
+    try:
+        verdict = await run_experiment(scenario, server, seed)
+    except Exception as error:  # noqa: BLE001 - whatever it was, it is the verdict
+        verdict = Verdict(name=scenario.name, broken=(f"not carried out: {error!r}",))
     print(f"{time.monotonic() - began:6.1f} s  {verdict.word:7}  {scenario.name}", flush=True)
     for text in (*verdict.broken, *verdict.slow):
         print(f"          {text}", flush=True)

@@ -81,5 +81,5 @@ SCENARIOS = [
     Scenario(name="kill -9, settled and not told", strike=settled_and_not_told),
     Scenario(name="kill -9, at any moment", strike=at_any_moment),
     Scenario(name="kill -9 of the only shard", strike=the_only_one, shards=1),
-    Scenario(name="SIGTERM", strike=stopped, is_short=True),
+    Scenario(name="SIGTERM", strike=stopped),
 ]
