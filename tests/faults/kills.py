@@ -66,6 +66,15 @@ async def stopped(world: World) -> None:
     await world.until_arrived(100)
 
 
+async def the_api(world: World) -> None:
+    """While it answers a client; what it has acknowledged is there."""
+    for _ in range(3):
+        trap = world.proxies["api"].trap("write", "answered")
+        await trap.spring()
+        await world.kill_api()
+    await world.until_arrived(100)
+
+
 async def _kill_and_see(world: World) -> None:
     """The other one takes over, and goes on."""
     await world.kill(VICTIM)
@@ -81,5 +90,6 @@ SCENARIOS = [
     Scenario(name="kill -9, settled and not told", strike=settled_and_not_told),
     Scenario(name="kill -9, at any moment", strike=at_any_moment),
     Scenario(name="kill -9 of the only shard", strike=the_only_one, shards=1),
+    Scenario(name="kill -9 of the API, committed and not told", strike=the_api),
     Scenario(name="SIGTERM", strike=stopped),
 ]

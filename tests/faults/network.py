@@ -7,6 +7,7 @@ from tests.faults.proxy import Point
 from tests.faults.world import World
 
 VICTIM = "shard-1"
+SHARDS = ("shard-1", "shard-2")
 HOLE_S = 9.0  # longer than a lease: the other takes over meanwhile
 SLOW_S = 10.0
 ROUNDS = 5
@@ -67,12 +68,12 @@ async def slowed(world: World) -> None:
     await world.until_arrived(100)
 
 
-def cut_at_commit(statement: str, point: Point) -> Strike:
+def cut_at_commit(statement: str, point: Point, names: tuple[str, ...] = SHARDS) -> Strike:
     """The statement has been sent, or done, and its answer never comes."""
 
     async def strike(world: World) -> None:
         for _ in range(ROUNDS):
-            for name in world.shards:
+            for name in names:
                 with world.logbook.fault("store"):
                     trap = world.proxies[name].trap(statement, point)
                     await trap.spring()
@@ -99,4 +100,8 @@ SCENARIOS = [
     ),
     Scenario(name="cut when a settle had committed", strike=cut_at_commit("settle", "answered")),
     Scenario(name="cut when any write had committed", strike=cut_at_commit("write", "answered")),
+    Scenario(
+        name="the API cut when the commit of a change was sent",
+        strike=cut_at_commit("write", "sent", ("api",)),
+    ),
 ]

@@ -120,12 +120,19 @@ class Shard(Program):
 
 
 class Api(Program):
-    """`wheelsched api`, on any free port of the loopback."""
+    """`wheelsched api`, on a port of the loopback that it keeps when it is started again."""
+
+    def __init__(self, name: str, log: Path) -> None:
+        super().__init__(name, log)
+        self._port = closed_port()
+        self._starts = 0
 
     async def run(self, database_url: str) -> str:
+        self._starts += 1
         options = ("--database-url", database_url, "--egress-allow", "127.0.0.0/8")
-        await self.start([*PROGRAM, "api", "--listen", "127.0.0.1:0", *options], {})
-        return str((await self.until_logged("api.listening"))["url"])
+        listen = ("--listen", f"127.0.0.1:{self._port}")
+        await self.start([*PROGRAM, "api", *listen, *options], {})
+        return str((await self.until_logged("api.listening", self._starts))["url"])
 
 
 class WorkerProcess(Program):

@@ -52,7 +52,7 @@ class World:
         self.other = WorkerProcess("other", directory)  # whose temper hurts only itself
         self.directory = directory
         self._stack = AsyncExitStack()
-        self._api = Api("api", directory / "api.log")
+        self.api = Api("api", directory / "api.log")
         self._stopped = asyncio.Event()
         self._trickling: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None
@@ -60,7 +60,7 @@ class World:
     async def open(self, shards: int) -> None:
         """Starts everything but the load."""
         url, *_ = await asyncio.gather(
-            self._api.run(await self._line("api")),
+            self.api.run(await self._line("api")),
             self.worker.run(),
             self.other.run(),
             *(self.start_shard(f"shard-{number + 1}") for number in range(shards)),
@@ -77,7 +77,7 @@ class World:
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-        for program in (*self.shards.values(), self._api, self.worker, self.other):
+        for program in (*self.shards.values(), self.api, self.worker, self.other):
             if program.is_running:
                 await program.kill()
         await self._stack.aclose()
@@ -111,6 +111,11 @@ class World:
             shard.signal(signal.SIGSTOP)
             await asyncio.sleep(for_s)
             shard.signal(signal.SIGCONT)
+
+    async def kill_api(self) -> None:
+        """`kill -9`, and a new start. For the shards it is no fault."""
+        await self.api.kill()
+        await self.api.run(self.proxies["api"].url(self.database))
 
     async def until_owned(self, shards: int) -> None:
         """Waits until so many shards own everything among them."""
@@ -202,11 +207,14 @@ class World:
         for name, shard in self.shards.items():
             if shard.is_running:
                 await self.stop(name)
-        for program in (self._api, self.worker, self.other):
+        for program in (self.api, self.worker, self.other):
             await program.stop()
 
     async def dump(self, healed_us: int) -> Observation:
         """The three logs, and what was seen beside them."""
+        unknown = sum(request.result == "unknown" for request in self.client.requests)
+        if unknown:
+            self.remarks.append(f"{unknown} requests of the client without an answer")
         records = (self.worker.records, self.other.records)
         said = (self.client.requests, records)
         return Observation(
