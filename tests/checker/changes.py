@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.checker.deliveries import TOLERANCE_US, is_unsettled
+from tests.checker.deliveries import is_unsettled, tolerance_us
 from tests.checker.findings import Evidence, Finding
 from tests.checker.records import Arrival
 from tests.checker.story import Story
@@ -64,7 +64,9 @@ def _overlapping(evidence: Evidence, story: Story) -> Iterator[Finding]:
             if other.at_us >= first.at_us or run.finished_at_us is None:
                 continue
             over_us = run.finished_at_us - evidence.times.database_us(first.at_us)
-            if over_us > TOLERANCE_US and not is_unsettled(evidence, first.at_us, over_us):
+            if over_us > tolerance_us(evidence, first.at_us) and not is_unsettled(
+                evidence, first.at_us, over_us
+            ):
                 yield Finding(
                     "overlapping", story.job, first.due_us, f"{over_us} us with {run.due_us}"
                 )

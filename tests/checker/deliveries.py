@@ -30,6 +30,11 @@ def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
             yield Finding("phantom", run.job, run.due_us, "succeeded, and nobody received it")
 
 
+def tolerance_us(evidence: Evidence, at_us: int) -> int:
+    """How exact a shard's clock has to be: as exact as it says that it is."""
+    return TOLERANCE_US + evidence.times.error_us(at_us)
+
+
 def is_unsettled(evidence: Evidence, at_us: int, for_us: int = 0) -> bool:
     """Whether the clock is moved about then, or a fault kept a shard from noticing."""
     since_us = at_us - UNSETTLED_US
@@ -41,7 +46,9 @@ def is_unsettled(evidence: Evidence, at_us: int, for_us: int = 0) -> bool:
 def _early(evidence: Evidence, arrivals: list[Arrival]) -> Iterator[Finding]:
     for arrival in arrivals:
         early_us = arrival.due_us - evidence.times.database_us(arrival.at_us)
-        if early_us > TOLERANCE_US and not is_unsettled(evidence, arrival.at_us):
+        if early_us > tolerance_us(evidence, arrival.at_us) and not is_unsettled(
+            evidence, arrival.at_us
+        ):
             yield Finding("early", arrival.job, arrival.due_us, f"by {early_us} us")
 
 
@@ -102,7 +109,9 @@ def _after_the_end(evidence: Evidence, run: RunRow, arrivals: list[Arrival]) -> 
         return
     for arrival in arrivals:
         late_us = evidence.times.database_us(arrival.at_us) - run.finished_at_us
-        if late_us > TOLERANCE_US and not is_unsettled(evidence, arrival.at_us):
+        if late_us > tolerance_us(evidence, arrival.at_us) and not is_unsettled(
+            evidence, arrival.at_us
+        ):
             yield Finding("sent_after_end", run.job, run.due_us, f"{late_us} us after {run.state}")
 
 
@@ -124,7 +133,7 @@ def _outcome(evidence: Evidence, run: RunRow, arrivals: list[Arrival]) -> Iterat
         heard_us = arrival.reported_us or arrival.answered_us
         if heard_us is not None and not is_unsettled(evidence, heard_us):
             before_us = evidence.times.database_us(heard_us) - run.finished_at_us
-            if before_us > TOLERANCE_US:
+            if before_us > tolerance_us(evidence, heard_us):
                 yield Finding("stale_write", run.job, run.due_us, f"{before_us} us before it ended")
 
 

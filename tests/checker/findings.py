@@ -3,7 +3,7 @@
 from collections import Counter
 
 from msgspec import Struct, field
-from tests.checker.records import Arrival, History, RunRow
+from tests.checker.records import Arrival, History, RunRow, Tenure
 from tests.checker.story import Story, read_stories
 from tests.checker.times import Times
 
@@ -50,6 +50,12 @@ class Evidence:
         self.arrivals: dict[tuple[str, int], list[Arrival]] = {}
         for arrival in sorted(history.arrivals, key=lambda arrival: arrival.at_us):
             self.arrivals.setdefault((arrival.job, arrival.due_us), []).append(arrival)
+        self.arrivals_of: dict[str, list[Arrival]] = {}
+        for arrival in history.arrivals:
+            self.arrivals_of.setdefault(arrival.job, []).append(arrival)
+        self.tenures_of: dict[int, list[Tenure]] = {}
+        for tenure in history.tenures:
+            self.tenures_of.setdefault(tenure.partition, []).append(tenure)
         self.partitions = {run.job: run.partition for run in history.runs} | {
             job.job: job.partition for job in history.jobs
         }

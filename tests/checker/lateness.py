@@ -33,8 +33,7 @@ def is_hindered(evidence: Evidence, story: Story) -> bool:
     return any(
         arrival.answer != "ok"
         or (not is_beside and (arrival.answered_us or 0) - arrival.at_us > SLOW_US)
-        for arrival in evidence.history.arrivals
-        if arrival.job == story.job
+        for arrival in evidence.arrivals_of.get(story.job, ())
     )
 
 
@@ -67,6 +66,7 @@ def _mislabelled(
         return
     if times.instant_us(arrival.due_us, arrival.at_us) < window.from_us + SECOND_US:
         return  # it may have been armed as its job was before
-    place = bisect_right(due, times.database_us(arrival.at_us) + TOLERANCE_US)
+    tolerance_us = TOLERANCE_US + times.error_us(arrival.at_us)
+    place = bisect_right(due, times.database_us(arrival.at_us) + tolerance_us)
     if place and due[place - 1] != arrival.due_us:
         yield Finding("mislabelled", arrival.job, arrival.due_us, f"{due[place - 1]}")

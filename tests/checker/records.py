@@ -14,7 +14,8 @@ The three logs:
 Beside them, what only the experiment knows: `faults`, the windows in which something was broken on
 purpose, `tenures`, who owned which partition when, and how that ended, and `lives`, when which
 process was there to do something. Each may be empty; what it would excuse or forbid is then
-neither.
+neither. `clock_errors` is what shards said about their clocks: by so much they may be off, as the
+promises have it.
 
 Nothing here knows how the experiment was made: in memory, or of real processes.
 """
@@ -182,6 +183,13 @@ class Offset(Struct, frozen=True, kw_only=True):
     offset_us: int
 
 
+class ClockError(Struct, frozen=True, kw_only=True):
+    """How far off a shard said that its idea of the database's clock might be."""
+
+    at_us: int
+    error_us: int
+
+
 class History(Struct, frozen=True, kw_only=True):
     """Everything that happened. Nothing was broken or asked for any more from `healed_us` on."""
 
@@ -198,3 +206,4 @@ class History(Struct, frozen=True, kw_only=True):
     tenures: tuple[Tenure, ...] = ()
     lives: tuple[Life, ...] = ()
     offsets: tuple[Offset, ...] = ()
+    clock_errors: tuple[ClockError, ...] = ()

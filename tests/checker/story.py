@@ -27,7 +27,9 @@ class Window(Struct, frozen=True, kw_only=True):
 class Story:
     """One job."""
 
-    def __init__(self, history: History, times: Times, requests: Sequence[Request]) -> None:
+    def __init__(
+        self, history: History, times: Times, requests: Sequence[Request], gone_us: int
+    ) -> None:
         self._history = history
         self._times = times
         self.requests = sorted(requests, key=lambda request: request.sent_us)
@@ -38,12 +40,7 @@ class Story:
             for request in self.requests
             if request.definition is not None
         }
-        gone_us = [
-            arrival.at_us
-            for arrival in history.arrivals
-            if arrival.job == self.job and arrival.answer == "gone"
-        ]
-        self._gone_us = min(gone_us, default=FOREVER_US)
+        self._gone_us = gone_us
         self.possible = self._possible()
         self.certain = self._certain()
 
@@ -153,8 +150,12 @@ def read_stories(history: History, times: Times) -> dict[str, Story]:
     requests: dict[str, list[Request]] = {}
     for request in history.requests:
         requests.setdefault(request.job, []).append(request)
+    gone_us: dict[str, int] = {}
+    for arrival in history.arrivals:
+        if arrival.answer == "gone":
+            gone_us[arrival.job] = min(arrival.at_us, gone_us.get(arrival.job, FOREVER_US))
     return {
-        job: Story(history, times, asked)
+        job: Story(history, times, asked, gone_us.get(job, FOREVER_US))
         for job, asked in requests.items()
         if any(request.verb == "create" for request in asked)
     }

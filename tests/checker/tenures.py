@@ -68,6 +68,5 @@ def _is_ownerless(evidence: Evidence, partition: int, armed_at_us: int) -> bool:
         return False
     return not any(
         tenure.from_us <= at_us <= (tenure.until_us or at_us)
-        for tenure in evidence.history.tenures
-        if tenure.partition == partition
+        for tenure in evidence.tenures_of.get(partition, ())
     )

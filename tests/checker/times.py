@@ -1,11 +1,12 @@
 """Two clocks and the windows in which something was broken."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from tests.checker.records import Fault, History
 
 SECOND_US = 1_000_000
+ERROR_HOLDS_US = 3 * SECOND_US  # around the instant at which a shard was asked
 
 
 class Times:
@@ -16,6 +17,8 @@ class Times:
         self._offsets_us = [offset.offset_us for offset in history.offsets]
         self._faults = (*history.faults, *_down(history))
         self._ended_us = history.ended_us
+        self._errors = sorted(history.clock_errors, key=lambda one: one.at_us)
+        self._errors_at_us = [one.at_us for one in self._errors]
 
     def database_us(self, at_us: int) -> int:
         """The database's time at an instant of the reference."""
@@ -39,6 +42,20 @@ class Times:
             if is_there and (found is None or by_us is None or instant_us <= by_us):
                 found = instant_us
         return database_us - offsets[-1] if found is None else found
+
+    def error_us(self, at_us: int) -> int:
+        """The most that a shard said about then that its clock might be off."""
+        return max(
+            (
+                one.error_us
+                for one in self._errors[
+                    bisect_left(self._errors_at_us, at_us - ERROR_HOLDS_US) : bisect_right(
+                        self._errors_at_us, at_us + ERROR_HOLDS_US
+                    )
+                ]
+            ),
+            default=0,
+        )
 
     def is_stepped(self, from_us: int, until_us: int) -> bool:
         """Whether the clock was set to another time between two instants."""

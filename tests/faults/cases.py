@@ -1,0 +1,34 @@
+"""Scenarios as cases of a test: the short form in `make test`, all of them in `make test-long`.
+
+A test fails by what is broken, never by what is slow: how fast the machine is, is not its matter.
+"""
+
+from collections.abc import Iterable
+
+import pytest
+from tests.faults.experiment import Scenario, run_experiment
+from tests.faults.server import Server
+
+
+def cases(scenarios: Iterable[Scenario]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "scenario",
+        [
+            pytest.param(
+                scenario,
+                id=scenario.name,
+                marks=[
+                    pytest.mark.timeout(scenario.limit_s + 60),
+                    *(() if scenario.is_short else (pytest.mark.long,)),
+                ],
+            )
+            for scenario in scenarios
+        ],
+    )
+
+
+async def hold(scenario: Scenario, server: Server) -> None:
+    """Runs a scenario, and fails if a promise is broken."""
+    verdict = await run_experiment(scenario, server)
+    print(verdict.word, *verdict.slow, *verdict.remarks)
+    assert verdict.broken == ()

@@ -1,0 +1,13 @@
+"""Every scenario, by family."""
+
+from tests.faults import database, fleet, freezes, kills, network, soak, workers
+
+FAMILIES = (
+    kills.SCENARIOS,
+    freezes.SCENARIOS,
+    database.SCENARIOS,
+    network.SCENARIOS,
+    workers.SCENARIOS,
+    fleet.SCENARIOS,
+    soak.SCENARIOS,
+)

@@ -1,0 +1,163 @@
+"""The logs of an experiment on real processes, as the checker reads them."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import asyncpg
+import msgspec
+from msgspec.structs import replace
+from tests.checker.records import (
+    Arrival,
+    AttemptRow,
+    ClockError,
+    Fault,
+    FaultKind,
+    History,
+    JobRow,
+    Offset,
+    PartitionRow,
+    Request,
+    RunRow,
+    Tenure,
+)
+from tests.faults.client import now_us
+from tests.faults.server import Server
+
+if TYPE_CHECKING:  # asyncpg's classes take type arguments in their stubs only
+    Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]
+else:
+    Connection = asyncpg.Connection
+
+US = "(extract(epoch FROM {0}) * 1000000)::bigint"
+RUNS = f"""
+SELECT job_id::text AS job, {US.format("due_at")} AS due_us, tenant_id::text AS tenant, partition,
+    state, trigger, attempt, token, shard::text, {US.format("armed_at")} AS armed_at_us,
+    {US.format("finished_at")} AS finished_at_us, skip_reason, missed_count,
+    {US.format("missed_since")} AS missed_since_us
+FROM wheelsched.runs ORDER BY job_id, due_at
+"""
+JOBS = f"""
+SELECT job_id::text AS job, name, jobs.tenant_id::text AS tenant, jobs.partition, state,
+    CASE WHEN due_at < 'infinity' THEN {US.format("due_at")} END AS next_due_us
+FROM wheelsched.jobs LEFT JOIN wheelsched.timers USING (job_id)
+"""
+ATTEMPTS = f"""
+SELECT job_id::text AS job, {US.format("due_at")} AS due_us, attempt, token
+FROM wheelsched.attempts WHERE outcome = 'failed'
+"""
+OWNERSHIP = f"""
+SELECT {US.format("at")} AS at_us, partition, epoch, owner::text, ended, offset_us
+FROM faults.ownership ORDER BY seen
+"""
+UNFINISHED = """
+SELECT count(*) FROM wheelsched.runs
+WHERE state NOT IN ('succeeded', 'dead', 'skipped', 'cancelled') AND due_at <= $1
+"""
+OVERDUE = "SELECT count(*) FROM wheelsched.timers WHERE due_at <= $1"
+
+
+class Logbook:
+    """What only the experiment knows: what it broke, and when."""
+
+    def __init__(self) -> None:
+        self.started_us = now_us()
+        self.faults: list[Fault] = []
+        self.offsets: list[Offset] = []
+        self.clock_errors: list[ClockError] = []
+        self.returns_us: list[int] = []  # when Postgres was back
+
+    @contextmanager
+    def fault(self, kind: FaultKind, shard: str | None = None) -> Iterator[None]:
+        """Something is broken as long as the block lasts."""
+        from_us = now_us()
+        try:
+            yield
+        finally:
+            self.note(kind, from_us, shard)
+
+    def note(self, kind: FaultKind, from_us: int, shard: str | None = None) -> None:
+        self.faults.append(Fault(kind=kind, from_us=from_us, until_us=now_us(), shard=shard))
+
+
+async def read_history(
+    server: Server,
+    database: str,
+    logbook: Logbook,
+    healed_us: int,
+    said: tuple[Iterable[Request], Iterable[Path]],
+) -> History:
+    """Everything that happened: from the tables, and from what clients and workers wrote."""
+    requests, records = said
+    connection = await asyncpg.connect(server.url(database))
+    try:
+        jobs = await connection.fetch(JOBS)
+        ids = {row["name"]: row["job"] for row in jobs}
+        return History(
+            started_us=logbook.started_us,
+            healed_us=healed_us,
+            ended_us=now_us(),
+            requests=tuple(
+                replace(request, job=ids.get(request.job, request.job)) for request in requests
+            ),
+            arrivals=tuple(
+                arrival for path in records if path.exists() for arrival in read_arrivals(path)
+            ),
+            jobs=tuple(msgspec.convert(_without(dict(row), "name"), JobRow) for row in jobs),
+            runs=tuple(msgspec.convert(dict(r), RunRow) for r in await connection.fetch(RUNS)),
+            attempts=tuple(
+                msgspec.convert(dict(row), AttemptRow) for row in await connection.fetch(ATTEMPTS)
+            ),
+            partitions=tuple(
+                PartitionRow(partition=row["partition"], epoch=row["epoch"])
+                for row in await connection.fetch(
+                    "SELECT partition, epoch FROM wheelsched.partitions"
+                )
+            ),
+            faults=tuple(logbook.faults),
+            tenures=tuple(read_tenures(await connection.fetch(OWNERSHIP))),
+            offsets=tuple(logbook.offsets),
+            clock_errors=tuple(logbook.clock_errors),
+        )
+    finally:
+        await connection.close()
+
+
+def read_arrivals(path: Path) -> list[Arrival]:
+    """What a worker wrote. The end of its log may be torn, if it was killed."""
+    arrivals: dict[int, dict[str, object]] = {}
+    for line in path.read_bytes().splitlines(keepends=True):
+        if line.endswith(b"\n"):
+            fields = msgspec.json.decode(line, type=dict[str, object])
+            number = fields.pop("id")
+            assert isinstance(number, int)
+            arrivals.setdefault(number, {}).update(fields)
+    return [msgspec.convert(fields, Arrival) for fields in arrivals.values()]
+
+
+def read_tenures(rows: Iterable[asyncpg.Record]) -> Iterator[Tenure]:
+    """Who owned what, in the reference's time: a row says when the database's clock was moved."""
+    offset_us = 0
+    current: dict[int, Tenure] = {}
+    for row in rows:
+        if row["offset_us"] is not None:
+            offset_us = row["offset_us"]
+            continue
+        at_us = row["at_us"] - offset_us
+        known = current.pop(row["partition"], None)
+        if known is not None:
+            yield replace(known, until_us=at_us, ended=row["ended"] or "released")
+        if row["owner"] is not None:
+            current[row["partition"]] = Tenure(
+                partition=row["partition"],
+                epoch=row["epoch"],
+                shard=row["owner"],
+                from_us=at_us,
+            )
+    yield from current.values()
+
+
+def _without(fields: dict[str, object], name: str) -> dict[str, object]:
+    del fields[name]
+    return fields

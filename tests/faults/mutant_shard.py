@@ -1,0 +1,10 @@
+"""`wheelsched shard` with a lease that it trusts forever: what the judge must notice."""
+
+from unittest.mock import patch
+
+from wheelsched.cli import main
+from wheelsched.shard.tenure import Tenure
+
+if __name__ == "__main__":
+    with patch.object(Tenure, "is_trusted", True):
+        main()

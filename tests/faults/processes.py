@@ -1,0 +1,163 @@
+"""The processes of an experiment: shards and the API by their command line, and workers."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import aiohttp
+import msgspec
+from tests.stack import PROGRAM, clean_environment
+from tests.workers import closed_port
+
+PATIENCE_S = 120
+POLL_S = 0.02
+CLOCK_ERROR = re.compile(r"^wheelsched_clock_error_seconds (\S+)$", re.MULTILINE)
+WORKER = Path(__file__).with_name("worker.py")
+
+
+class Program:
+    """One process, and the file that it logs to."""
+
+    def __init__(self, name: str, log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self, command: Sequence[str], environment: dict[str, str]) -> None:
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=clean_environment() | environment,
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    async def kill(self) -> None:
+        assert self._process is not None
+        if self.is_running:
+            self._process.kill()
+        await self._process.wait()
+
+    async def stop(self) -> int:
+        """SIGTERM, and its exit code."""
+        self.signal(signal.SIGTERM)
+        return await self.ended()
+
+    async def ended(self) -> int:
+        assert self._process is not None
+        async with asyncio.timeout(PATIENCE_S):
+            return await self._process.wait()
+
+    def events(self, event: str) -> list[dict[str, object]]:
+        """The lines of its log about an event."""
+        named = b'"' + event.encode() + b'"'
+        return [
+            msgspec.json.decode(line, type=dict[str, object])
+            for line in self.log.read_bytes().splitlines()
+            if named in line
+        ]
+
+    async def until_logged(self, event: str, count: int = 1) -> dict[str, object]:
+        """The latest line about an event, once there are so many."""
+        async with asyncio.timeout(PATIENCE_S):
+            while len(found := self.events(event)) < count:
+                assert self.is_running, f"{self.name} ended: {self.log.read_text()[-2000:]}"
+                await asyncio.sleep(POLL_S)
+        return found[-1]
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that it has ever had."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
+        return int(line.split()[1]) * 1024
+
+
+class Shard(Program):
+    """`wheelsched shard`, or a program that stands in for it."""
+
+    command: tuple[str, ...] = (*PROGRAM, "shard")
+
+    async def run(self, database_url: str, environment: dict[str, str]) -> None:
+        """Starts it, and waits until it has joined."""
+        options = ("--database-url", database_url, "--egress-allow", "127.0.0.0/8")
+        before = len(self.events("shard.joined")) if self.log.exists() else 0
+        self._port = closed_port()
+        probe = ("--probe", f"127.0.0.1:{self._port}")
+        await self.start([*self.command, *options, *probe], environment)
+        await self.until_logged("shard.joined", before + 1)
+
+    async def clock_error_us(self, session: aiohttp.ClientSession) -> int | None:
+        """How far off its idea of the database's clock may be, as it says itself."""
+        try:
+            async with session.get(f"http://127.0.0.1:{self._port}/metrics") as response:
+                found = CLOCK_ERROR.search(await response.text())
+        except (aiohttp.ClientError, TimeoutError):
+            return None  # frozen, or gone
+        return None if found is None else int(float(found[1]) * 1_000_000)
+
+    @property
+    def shard_id(self) -> str:
+        """As which it joined last."""
+        return str(self.events("shard.joined")[-1]["shard"])
+
+
+class Api(Program):
+    """`wheelsched api`, on a port of the loopback that it keeps when it is started again."""
+
+    def __init__(self, name: str, log: Path) -> None:
+        super().__init__(name, log)
+        self._port = closed_port()
+        self._starts = 0
+
+    async def run(self, database_url: str) -> str:
+        self._starts += 1
+        options = ("--database-url", database_url, "--egress-allow", "127.0.0.0/8")
+        listen = ("--listen", f"127.0.0.1:{self._port}")
+        await self.start([*PROGRAM, "api", *listen, *options], {})
+        return str((await self.until_logged("api.listening", self._starts))["url"])
+
+
+class WorkerProcess(Program):
+    """A worker; its own records are in `records`."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        super().__init__(name, directory / f"{name}.log")
+        self.records = directory / f"{name}.records"
+        self.url = ""
+
+    async def run(self) -> None:
+        await self.start([sys.executable, str(WORKER), str(self.records)], {})
+        async with asyncio.timeout(PATIENCE_S):
+            while not (said := self.log.read_text()).endswith("\n"):
+                await asyncio.sleep(POLL_S)
+        self.url = f"http://127.0.0.1:{int(said)}"
+
+    async def calm(self) -> None:
+        """From now on it answers everything, and what it held."""
+        async with aiohttp.ClientSession() as session, session.post(f"{self.url}/calm"):
+            pass
+
+    async def until_received(self, path: str, count: int = 1) -> None:
+        """Waits until so many callbacks have come to a path."""
+        wanted = f'"url":"{self.url}{path}"'.encode()
+        async with asyncio.timeout(PATIENCE_S):
+            while not self.records.exists() or self.records.read_bytes().count(wanted) < count:
+                await asyncio.sleep(POLL_S)

@@ -1,0 +1,171 @@
+"""A harness that cannot fail proves nothing: what the judge says when something is wrong."""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.checker.records import Arrival, Fault, History, RunRow
+from tests.faults.experiment import Load, Scenario, observe, run_experiment
+from tests.faults.freezes import frozen
+from tests.faults.judge import Observation, judge, unavailable
+from tests.faults.processes import Shard
+from tests.faults.server import Server
+from tests.faults.table import write_table
+from tests.faults.world import World
+
+SECOND_US = 1_000_000
+
+
+async def nothing(world: World) -> None:
+    await world.until_arrived(60)
+
+
+QUIET = Scenario(name="nothing", strike=nothing, load=Load(one_offs=20, over_s=4))
+
+
+@pytest.fixture(scope="module")
+def seen(server: Server) -> Observation:
+    """A real experiment, in which nothing was broken."""
+    return asyncio.run(observe(QUIET, server))
+
+
+def test_nothing_is_found_where_nothing_was_broken(seen: Observation) -> None:
+    verdict = judge("nothing", seen)
+    assert verdict.broken == ()
+    assert not verdict.explained
+    assert verdict.runs >= 60
+
+
+def plain(history: History) -> Arrival:
+    """An arrival of a job that was registered and never touched again."""
+    asked = Counter(request.job for request in history.requests)
+    known_us = {request.job: request.answered_us for request in history.requests}
+    return next(
+        arrival
+        for arrival in history.arrivals
+        if asked[arrival.job] == 1 and arrival.due_us > known_us[arrival.job]
+    )
+
+
+def with_another_arrival(history: History, *instead: Arrival) -> History:
+    others = tuple(arrival for arrival in history.arrivals if arrival != plain(history))
+    return replace(history, arrivals=(*others, *instead))
+
+
+def with_another_run(history: History, *instead: RunRow) -> History:
+    others = tuple(run for run in history.runs if run != plain_run(history))
+    return replace(history, runs=(*others, *instead))
+
+
+def plain_run(history: History) -> RunRow:
+    """The row of that arrival."""
+    key = (plain(history).job, plain(history).due_us)
+    return next(run for run in history.runs if (run.job, run.due_us) == key)
+
+
+def without_an_arrival(history: History) -> History:
+    return with_another_arrival(history)
+
+
+def without_a_run(history: History) -> History:
+    return with_another_run(history)
+
+
+def with_an_early_one(history: History) -> History:
+    arrival = plain(history)
+    return with_another_arrival(history, replace(arrival, at_us=arrival.due_us - SECOND_US))
+
+
+def with_one_twice(history: History) -> History:
+    first = plain(history)
+    again = replace(first, at_us=first.at_us + 1, token=first.token + (1 << 32))
+    return with_another_arrival(history, first, again)
+
+
+def with_one_armed_twice(history: History) -> History:
+    return replace(history, runs=(*history.runs, plain_run(history)))
+
+
+def with_an_outcome_of_another(history: History) -> History:
+    run = plain_run(history)
+    return with_another_run(history, replace(run, token=(run.token or 0) + 7))
+
+
+def with_one_unfinished(history: History) -> History:
+    unfinished = replace(plain_run(history), state="armed", finished_at_us=None)
+    return with_another_run(history, unfinished)
+
+
+def with_two_owners(history: History) -> History:
+    return replace(history, tenures=(*history.tenures, replace(history.tenures[0], shard="b")))
+
+
+@pytest.mark.parametrize(
+    ("tamper", "finding"),
+    [
+        (without_an_arrival, "phantom"),
+        (without_a_run, "lost"),
+        (with_an_early_one, "early"),
+        (with_one_twice, "duplicated"),
+        (with_one_armed_twice, "armed_twice"),
+        (with_an_outcome_of_another, "stale_write"),
+        (with_one_unfinished, "stuck"),
+        (with_two_owners, "two_owners"),
+    ],
+)
+def test_what_was_tampered_with_is_found(
+    seen: Observation, tamper: Callable[[History], History], finding: str
+) -> None:
+    verdict = judge("tampered", replace(seen, history=tamper(seen.history)))
+    assert verdict.word == "BROKEN"
+    assert verdict.found[finding]
+    assert "| BROKEN |" in write_table([verdict])
+
+
+def test_what_a_scenario_has_seen_counts(seen: Observation) -> None:
+    verdict = judge("seen", replace(seen, broken=("it ended with 1 after SIGTERM",)))
+    assert verdict.word == "BROKEN"
+
+
+def test_a_late_takeover_is_noticed(seen: Observation) -> None:
+    """As if a shard had died sixteen seconds before the next one fired any of its jobs."""
+    history = seen.history
+    died_us = min(tenure.from_us for tenure in history.tenures) - 16 * SECOND_US
+    dead = tuple(
+        replace(tenure, epoch=0, shard="dead", from_us=0, until_us=died_us + 1, ended="taken_over")
+        for tenure in history.tenures
+    )
+    died = Fault(kind="crash", from_us=died_us, until_us=died_us, shard="dead")
+    history = replace(history, tenures=(*dead, *history.tenures), faults=(died,))
+    assert "takeover over 15 s" in judge("late", replace(seen, history=history)).slow
+
+
+def test_a_slow_return_is_noticed(seen: Observation) -> None:
+    """As if Postgres had been back four seconds before the first callback."""
+    back_us = min(arrival.at_us for arrival in seen.history.arrivals) - 4 * SECOND_US
+    assert judge("late", replace(seen, returns_us=(back_us,))).slow
+
+
+def test_what_cannot_be_done_here_is_said() -> None:
+    table = write_table([unavailable("disk full", "mount is not allowed")])
+    assert "not available here | mount is not allowed" in table
+
+
+class MutantShard(Shard):
+    command = (sys.executable, str(Path(__file__).with_name("mutant_shard.py")), "shard")
+
+
+def with_mutants(world: World) -> None:
+    world.shard_type = MutantShard
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_a_shard_that_trusts_its_lease_forever_is_caught(server: Server) -> None:
+    scenario = Scenario(name="mutant", strike=frozen(12), prepare=with_mutants)
+    verdict = await run_experiment(scenario, server)
+    assert verdict.found["sent_after_takeover"]

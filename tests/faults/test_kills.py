@@ -1,0 +1,11 @@
+"""What killed shards held is neither lost nor doubled."""
+
+from tests.faults import kills
+from tests.faults.cases import cases, hold
+from tests.faults.experiment import Scenario
+from tests.faults.server import Server
+
+
+@cases(kills.SCENARIOS)
+async def test_kills(scenario: Scenario, server: Server) -> None:
+    await hold(scenario, server)

@@ -1,0 +1,229 @@
+"""A worker in a process of its own, that remembers: `python worker.py LOG`.
+
+Invariant: what it received is on disk before anything is answered. All that came in one turn of the
+loop is synced at once. Prints its port. A callback is answered in the *temper* that its path names;
+`POST /calm` makes all of them good-natured, and answers those that were held.
+
+A line of the log is an arrival (`id`, and what came), or an answer (`id`, `answer`, `answered_us`).
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, ClassVar, cast
+
+import msgspec
+import uvloop
+
+PLAIN = b"HTTP/1.1 %d %b\r\ncontent-length: %d\r\n\r\n%b"
+ENDLESS = b"HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n"
+MICROSECOND = 1_000_000
+
+
+class Log:
+    """Lines, and who waits for them to be on disk."""
+
+    def __init__(self, path: str) -> None:
+        self._file: IO[bytes] = Path(path).open("ab")  # noqa: SIM115 - as long as the process
+        self._waiting: list[Callable[[], object]] = []
+        self._numbers = 0
+
+    def note(self, **fields: object) -> None:
+        self._file.write(msgspec.json.encode(fields) + b"\n")
+
+    def number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def when_synced(self, then: Callable[[], object]) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._sync)
+        self._waiting.append(then)
+
+    def _sync(self) -> None:
+        self._file.flush()
+        os.fdatasync(self._file.fileno())
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Callbacks(asyncio.Protocol):
+    """One connection, with requests one after the other."""
+
+    log: ClassVar[Log]
+    calm: ClassVar[asyncio.Event]
+    tasks: ClassVar[set[asyncio.Task[None]]] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._pending = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._pending += data
+        while self._take_request():
+            pass
+
+    def _take_request(self) -> bool:
+        head, found, rest = self._pending.partition(b"\r\n\r\n")
+        if not found:
+            return False
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+        }
+        length = int(headers.get("content-length", 0))
+        if len(rest) < length:
+            return False
+        body, self._pending = rest[:length], rest[length:]
+        path = first.split(" ")[1]
+        if path == "/calm":
+            self.calm.set()
+            self._transport.write(PLAIN % (200, b"OK", 0, b""))
+        else:
+            temper = path[1:].partition("?")[0]
+            self._receive(f"http://{headers['host']}{path}", temper, headers, body)
+        return True
+
+    def _receive(self, url: str, temper: str, headers: dict[str, str], body: bytes) -> None:
+        at_us = time.time_ns() // 1_000
+        elements = msgspec.json.decode(body) if body.startswith(b"[") else [_single(headers, body)]
+        numbers = [self._note(url, element, at_us) for element in elements]
+        if body.startswith(b"["):
+            said = msgspec.json.encode(
+                [{"run_id": element["run_id"], "ok": True} for element in elements]
+            )
+        else:
+            said = b""
+        self.log.when_synced(lambda: self._answer(temper, numbers, said))
+
+    def _note(self, url: str, element: dict[str, object], at_us: int) -> int:
+        number = self.log.number()
+        run_id = cast("str", element["run_id"])
+        payload = cast("dict[str, object]", element["payload"])
+        self.log.note(
+            id=number,
+            job=str(element["job_id"]),
+            tenant=payload["tenant"],
+            due_us=int(run_id.partition("-")[2]),
+            scheduled_us=_instant_us(cast("str", element["scheduled_at"])),
+            key=element["idempotency_key"],
+            token=element["fencing_token"],
+            attempt=element["attempt"],
+            trigger=element["trigger"],
+            url=url,
+            mark=payload["mark"],
+            at_us=at_us,
+        )
+        return number
+
+    def _answer(self, temper: str, numbers: list[int], body: bytes) -> None:
+        if temper == "ok" or self.calm.is_set():
+            self._say(numbers, "ok", PLAIN % (200, b"OK", len(body), body))
+            return
+        task = asyncio.get_running_loop().create_task(TEMPERS[temper](self, numbers))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def _say(self, numbers: list[int], answer: str, data: bytes) -> None:
+        answered_us = time.time_ns() // 1_000
+        for number in numbers:
+            self.log.note(id=number, answer=answer, answered_us=answered_us)
+        self._transport.write(data)
+
+    async def hold(self, numbers: list[int]) -> None:
+        await self.calm.wait()
+        self._say(numbers, "ok", PLAIN % (200, b"OK", 0, b""))
+
+    async def hang(self, numbers: list[int]) -> None:
+        """Never says a word."""
+
+    async def drip(self, numbers: list[int]) -> None:
+        self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n")
+        while not self._transport.is_closing() and not self.calm.is_set():
+            self._transport.write(b".")
+            await asyncio.sleep(1)
+
+    async def reset(self, numbers: list[int]) -> None:
+        self._say(numbers, "failed", b"")
+        connection: socket.socket = self._transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._transport.abort()
+
+    async def flood(self, numbers: list[int]) -> None:
+        """Ten gigabytes, as quickly as anybody reads them. The 200 counts."""
+        self._say(numbers, "ok", ENDLESS)
+        while not self._transport.is_closing() and not self.calm.is_set():
+            if self._transport.get_write_buffer_size() < 1 << 20:
+                self._transport.write(bytes(1 << 18))
+            await asyncio.sleep(0)
+
+    async def redirect(self, numbers: list[int]) -> None:
+        head = b"HTTP/1.1 302 Found\r\nlocation: /ok\r\ncontent-length: 0\r\n\r\n"
+        self._say(numbers, "rejected", head)
+
+    async def garbage(self, numbers: list[int]) -> None:
+        self._say(numbers, "failed", b"\x16\x03\x01 this is no HTTP\r\n\r\n\0\0\0")
+
+    async def slow(self, numbers: list[int]) -> None:
+        await asyncio.sleep(0.3)
+        self._say(numbers, "ok", PLAIN % (200, b"OK", 0, b""))
+
+    async def refuse(self, numbers: list[int]) -> None:
+        self._say(numbers, "failed", PLAIN % (503, b"Unavailable", 0, b""))
+
+
+TEMPERS: dict[str, Callable[[Callbacks, list[int]], Coroutine[None, None, None]]] = {
+    name: getattr(Callbacks, name)
+    for name in (
+        *("hold", "hang", "drip", "reset", "flood", "redirect", "garbage", "slow", "refuse"),
+    )
+}
+
+
+def _single(headers: dict[str, str], body: bytes) -> dict[str, object]:
+    return {
+        "run_id": headers["wheelsched-run-id"],
+        "job_id": headers["wheelsched-job-id"],
+        "scheduled_at": headers["wheelsched-scheduled-at"],
+        "attempt": int(headers["wheelsched-attempt"]),
+        "fencing_token": int(headers["wheelsched-fencing-token"]),
+        "idempotency_key": headers["idempotency-key"],
+        "trigger": headers["wheelsched-trigger"],
+        "payload": msgspec.json.decode(body),
+    }
+
+
+def _instant_us(text: str) -> int:
+    instant = datetime.fromisoformat(text)
+    return int(instant.replace(microsecond=0).astimezone(UTC).timestamp()) * MICROSECOND + (
+        instant.microsecond
+    )
+
+
+async def serve(path: str) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    Callbacks.log = Log(path)
+    Callbacks.calm = asyncio.Event()
+    server = await loop.create_server(Callbacks, "127.0.0.1", 0, backlog=1_000)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await stopped.wait()
+    server.close()
+    Callbacks.log.close()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(sys.argv[1]))

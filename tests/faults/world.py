@@ -1,0 +1,286 @@
+"""The world of an experiment: a database, shards, an API, workers, a client, and what is broken.
+
+Invariant: every fault that is done here is noted with its beginning and its end, by the reference's
+clock; and every process that was started here is ended here.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import aiohttp
+import asyncpg
+from tests.checker.records import ClockError, Offset
+from tests.faults.client import Client, Trickle, now_us
+from tests.faults.clock_shim import ClockShim
+from tests.faults.judge import Observation
+from tests.faults.logbook import OVERDUE, UNFINISHED, Connection, Logbook, read_history
+from tests.faults.processes import PATIENCE_S, Api, Shard, WorkerProcess
+from tests.faults.proxy import Proxy
+from tests.faults.server import Server
+
+Look = Callable[[Connection], Awaitable[bool]]
+QUIESCE_S = 150
+POLL_S = 0.1
+ASK_S = 1.0
+
+
+class World:
+    """What a scenario can see and break."""
+
+    def __init__(self, server: Server, database: str, directory: Path, random: Random) -> None:
+        self.server = server
+        self.database = database
+        self.random = random
+        self.logbook = Logbook()
+        self.shards: dict[str, Shard] = {}
+        self.proxies: dict[str, Proxy] = {}
+        self.shard_type = Shard
+        self.shim: ClockShim | None = None  # of the database
+        self.host_shim: ClockShim | None = None  # of the shards
+        self.shard_environment: dict[str, str] = {}
+        self.broken: list[str] = []  # what a scenario has seen by itself
+        self.remarks: list[str] = []
+        self.worker = WorkerProcess("worker", directory)
+        self.other = WorkerProcess("other", directory)  # whose temper hurts only itself
+        self.directory = directory
+        self._stack = AsyncExitStack()
+        self.api = Api("api", directory / "api.log")
+        self._stopped = asyncio.Event()
+        self._trickling: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None
+
+    async def open(self, shards: int) -> None:
+        """Starts everything but the load."""
+        url, *_ = await asyncio.gather(
+            self.api.run(await self._line("api")),
+            self.worker.run(),
+            self.other.run(),
+            *(self.start_shard(f"shard-{number + 1}") for number in range(shards)),
+        )
+        self.client = Client(str(url))
+        self._stack.push_async_callback(self.client.close)
+        self._asking = asyncio.create_task(self._ask_for_errors())
+        await self.until_owned(shards)
+
+    async def close(self) -> None:
+        """Ends everything, however far it came."""
+        self._stopped.set()
+        for task in (self._trickling, self._asking):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        for program in (*self.shards.values(), self.api, self.worker, self.other):
+            if program.is_running:
+                await program.kill()
+        await self._stack.aclose()
+
+    # The fleet.
+
+    async def start_shard(self, name: str) -> None:
+        """Starts a shard, or starts it again."""
+        if name not in self.shards:
+            self.shards[name] = self.shard_type(name, self.directory / f"{name}.log")
+            await self._line(name)
+        url = self.proxies[name].url(self.database)
+        await self.shards[name].run(url, self.shard_environment)
+
+    async def kill(self, name: str) -> None:
+        """`kill -9`."""
+        shard = self.shards[name]
+        with self.logbook.fault("crash", shard.shard_id):
+            await shard.kill()
+
+    async def stop(self, name: str) -> None:
+        """SIGTERM: it hands over, and goes."""
+        with self.logbook.fault("leave", self.shards[name].shard_id):
+            code = await self.shards[name].stop()
+        self.require(code == 0, f"{name} ended with {code} after SIGTERM")
+
+    async def freeze(self, name: str, for_s: float) -> None:
+        """SIGSTOP, and SIGCONT after a while."""
+        shard = self.shards[name]
+        with self.logbook.fault("freeze", shard.shard_id):
+            shard.signal(signal.SIGSTOP)
+            await asyncio.sleep(for_s)
+            shard.signal(signal.SIGCONT)
+
+    async def kill_api(self) -> None:
+        """`kill -9`, and a new start. For the shards it is no fault."""
+        await self.api.kill()
+        await self.api.run(self.proxies["api"].url(self.database))
+
+    async def until_owned(self, shards: int) -> None:
+        """Waits until so many shards own everything among them."""
+
+        async def is_owned(connection: Connection) -> bool:
+            found = await connection.fetchrow(
+                "SELECT count(DISTINCT owner), count(*) FILTER (WHERE owner IS NULL)"
+                " FROM wheelsched.partitions"
+            )
+            return found is not None and tuple(found) == (shards, 0)
+
+        await self._until(is_owned)
+
+    # The database.
+
+    @contextmanager
+    def outage(self) -> Iterator[None]:
+        """Postgres is away, and back at the end of the block."""
+        with self.logbook.fault("store"):
+            yield
+        self.logbook.returns_us.append(now_us())
+
+    async def connect(self) -> Connection:
+        return await asyncpg.connect(self.server.url(self.database))
+
+    async def move_clock(self, offset_us: int) -> None:
+        """Sets the database's clock, from one instant to the next."""
+        assert self.shim is not None
+        connection = await self.connect()
+        with self.logbook.fault("clock"):
+            before_us = now_us()
+            self.shim.set(offset_us)
+            self.logbook.offsets.append(Offset(from_us=before_us, offset_us=offset_us))
+            await connection.execute(
+                "INSERT INTO faults.ownership (offset_us) VALUES ($1)", offset_us
+            )
+        await connection.close()
+
+    # What a scenario waits for, and what it holds.
+
+    async def until_arrived(self, count: int) -> None:
+        """Waits until so many more callbacks have come to the worker."""
+        records = self.worker.records
+        before = records.read_bytes().count(b'"key"') if records.exists() else 0
+        async with asyncio.timeout(PATIENCE_S):
+            while not records.exists() or (records.read_bytes().count(b'"key"') < before + count):
+                await asyncio.sleep(POLL_S)
+
+    def require(self, is_so: bool, otherwise: str) -> None:
+        if not is_so:
+            self.broken.append(otherwise)
+
+    # The client.
+
+    async def trickle(self) -> None:
+        """Lets a client change things from now on."""
+        trickle = Trickle(self.client, f"{self.worker.url}/ok", self.random)
+        await trickle.prepare()
+        self._trickling = asyncio.create_task(trickle.run(self._stopped))
+
+    # The end.
+
+    async def heal(self) -> int:
+        """Nothing is broken any more and nothing is asked for; gives the instant of that."""
+        self._stopped.set()
+        if self._trickling is not None:
+            await self._trickling
+        for proxy in self.proxies.values():
+            proxy.heal()
+        await self.worker.calm()
+        await self.other.calm()
+        if not any(shard.is_running for shard in self.shards.values()):
+            await self.start_shard("shard-1")
+        return now_us()
+
+    async def quiesce(self, healed_us: int) -> None:
+        """Waits until everything that was due by then has come to its end."""
+        offset_us = self.logbook.offsets[-1].offset_us if self.logbook.offsets else 0
+
+        async def is_quiet(connection: Connection) -> bool:
+            until = _timestamp(healed_us + offset_us)
+            unfinished = await connection.fetchval(UNFINISHED, until)
+            return not unfinished and not await connection.fetchval(OVERDUE, until)
+
+        try:
+            await self._until(is_quiet, QUIESCE_S)
+        except TimeoutError:
+            self.broken.append(f"not quiet after {QUIESCE_S} s")
+        for name, shard in self.shards.items():
+            if shard.is_running:
+                await self.stop(name)
+        for program in (self.api, self.worker, self.other):
+            await program.stop()
+
+    async def dump(self, healed_us: int) -> Observation:
+        """The three logs, and what was seen beside them."""
+        unknown = sum(request.result == "unknown" for request in self.client.requests)
+        if unknown:
+            self.remarks.append(f"{unknown} requests of the client without an answer")
+        records = (self.worker.records, self.other.records)
+        said = (self.client.requests, records)
+        return Observation(
+            history=await read_history(self.server, self.database, self.logbook, healed_us, said),
+            broken=tuple(self.broken),
+            remarks=tuple(self.remarks),
+            returns_us=tuple(self.logbook.returns_us),
+        )
+
+    async def _ask_for_errors(self) -> None:
+        """Notes how exact the shards say that their clocks are."""
+        timeout = aiohttp.ClientTimeout(total=ASK_S)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            while True:
+                running = [shard for shard in self.shards.values() if shard.is_running]
+                errors_us = await asyncio.gather(
+                    *(shard.clock_error_us(session) for shard in running)
+                )
+                self.logbook.clock_errors += [
+                    ClockError(at_us=now_us(), error_us=error_us)
+                    for error_us in errors_us
+                    if error_us is not None
+                ]
+                await asyncio.sleep(ASK_S)
+
+    async def _line(self, name: str) -> str:
+        """A way to the database for one process, which can be broken for it alone."""
+        proxy = await self._stack.enter_async_context(Proxy(self.server.socket_path))
+        self.proxies[name] = proxy
+        return proxy.url(self.database)
+
+    async def _until(self, is_so: Look, patience_s: float = PATIENCE_S) -> None:
+        """Waits until something holds in the database, which may be away meanwhile."""
+        async with asyncio.timeout(patience_s):
+            while not await self._sees(is_so):
+                await asyncio.sleep(POLL_S)
+
+    async def _sees(self, is_so: Look) -> bool:
+        try:
+            connection = await self.connect()
+        except (OSError, asyncpg.PostgresError):
+            return False
+        try:
+            return await is_so(connection)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            return False
+        finally:
+            connection.terminate()
+
+
+def _timestamp(instant_us: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=instant_us)
+
+
+@asynccontextmanager
+async def new_world(server: Server, seed: int) -> AsyncIterator[World]:
+    """A world on a database of its own."""
+    database = await server.new_database()
+    directory = Path(tempfile.mkdtemp(prefix="wheelsched-faults-"))
+    world = World(server, database, directory, Random(seed))
+    try:
+        yield world
+    finally:
+        await world.close()
+        await server.drop_database(database)
+        if "FAULTS_KEEP" in os.environ:
+            print(f"kept in {directory}: what everybody logged")
+        else:
+            shutil.rmtree(directory)
