@@ -8,7 +8,7 @@ import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from random import SystemRandom
+from random import Random
 from secrets import token_bytes
 from typing import Final
 from uuid import UUID
@@ -25,7 +25,13 @@ from wheelsched.api.tenants import SECRET_BYTES, SECRET_PREFIX
 from wheelsched.clock import DatabaseClock, SystemClock, take_sample
 from wheelsched.config import ApiConfig, StoreConfig
 from wheelsched.daemon.condition import ShardInquiry
-from wheelsched.daemon.opening import address_taken, awaited, heed_signals, open_clock
+from wheelsched.daemon.opening import (
+    address_taken,
+    awaited,
+    collect_seldom,
+    heed_signals,
+    open_clock,
+)
 from wheelsched.errors import StoreError
 from wheelsched.ports import LeaseStore, Tenant, TenantStore
 from wheelsched.store.database import Database
@@ -57,6 +63,7 @@ async def run_api(
     """
     stopping = asyncio.Event()
     heed_signals(stopping)
+    collect_seldom()
     async with open_api(config, stopping) as server:
         on_ready(server.url)
         log.info("api.listening", url=server.url, auth=config.api.auth)
@@ -87,7 +94,7 @@ async def open_api(
         surroundings = Surroundings(
             clock=machine,
             now_us=clock.now_us,
-            random=SystemRandom(),
+            random=Random(token_bytes(32)),  # noqa: S311 - of ids, which are no secrets
             metrics=lambda: generate_latest(registry).decode(),
             ask_shard=inquiry.ask,
         )
