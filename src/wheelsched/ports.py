@@ -367,8 +367,12 @@ class JobStore(Protocol):
     async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
         """Starts the timer of a paused job."""
 
-    async def delete(self, caller: Caller, job_id: UUID) -> Acknowledged:
+    async def delete(
+        self, caller: Caller, job_id: UUID, version: int | None = None
+    ) -> Acknowledged:
         """Removes the job; its history stays for its retention.
+
+        With a version, that one or none: `JobChanged` when the job has another.
 
         Its armed runs are skipped, those that wait for an attempt cancelled; a running one may end.
         Attempts that are armed and due within a second are too late, first or further ones.
@@ -401,6 +405,11 @@ class HistoryStore(Protocol):
         self, caller: Caller, job_id: UUID, limit: int, before_us: int | None = None
     ) -> list[Run]:
         """The runs of a job, latest first, before the last of a page."""
+
+    async def list_runs_from(
+        self, caller: Caller, job_id: UUID, limit: int, from_us: int
+    ) -> list[Run]:
+        """The runs of a job that are due from an instant on, earliest first."""
 
     async def list_dead(
         self, caller: Caller, wanted: DeadFilter, limit: int, after: RunKey | None = None
