@@ -107,6 +107,7 @@ class Jobs:
         registration = intake.register(call.body, job_id, call.caller.tenant_id)
         if await self._jobs.register(call.caller, [registration]):
             raise JobNameTaken
+        self._surroundings.vitals.registered += 1
         answer = tagged(registration.job, call.now_us)
         return msgspec.structs.replace(
             answer, status=201, headers={**answer.headers, "Location": f"/api/v1/jobs/{job_id}"}

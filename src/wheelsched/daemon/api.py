@@ -16,7 +16,7 @@ from uuid import UUID
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import generate_latest
 
 from wheelsched.api.app import build_app
 from wheelsched.api.server import ApiServer
@@ -33,9 +33,11 @@ from wheelsched.daemon.opening import (
     open_clock,
 )
 from wheelsched.errors import StoreError
+from wheelsched.metrics import api_registry
 from wheelsched.ports import LeaseStore, Tenant, TenantStore
 from wheelsched.store.database import Database
 from wheelsched.store.postgres import PostgresStore
+from wheelsched.vitals import ApiVitals
 
 log = structlog.get_logger("wheelsched.daemon")
 
@@ -89,13 +91,14 @@ async def open_api(
             told = replace(told, loopback_tenant_id=tenant.tenant_id)
         inquiry = ShardInquiry()
         stack.push_async_callback(inquiry.close)
-        registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
+        vitals = ApiVitals()
+        registry = api_registry(vitals)
         surroundings = Surroundings(
             clock=machine,
             now_us=clock.now_us,
             random=Random(token_bytes(32)),  # noqa: S311 - of ids, which are no secrets
             metrics=lambda: generate_latest(registry).decode(),
+            vitals=vitals,
             ask_shard=inquiry.ask,
         )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
