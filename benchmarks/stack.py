@@ -156,14 +156,14 @@ class Stack:
 
 @contextlib.asynccontextmanager
 async def running_stack() -> AsyncIterator[Stack]:
-    with _durable_server() as (directory, url):
+    with durable_server() as (directory, url):
         connection = await asyncpg.connect(url)
         await migrate(connection)
         await connection.close()
         config = StoreConfig(url=url, role="owner", command_timeout_ms=600_000)
         async with await Database.open(config) as database:
             await Retention(database).make_days_ahead()
-            stack = Stack(directory, url, database, _free_port())
+            stack = Stack(directory, url, database, free_port())
             await stack.start()
             try:
                 yield stack
@@ -187,7 +187,7 @@ def measured_floor() -> Iterator[list[int]]:
 
 
 @contextlib.contextmanager
-def _durable_server() -> Iterator[tuple[Path, str]]:
+def durable_server() -> Iterator[tuple[Path, str]]:
     directory = Path(tempfile.mkdtemp(prefix="wheelsched-"))
     directory.chmod(0o711)
     try:
@@ -205,7 +205,7 @@ def now_us() -> int:
     return time.time_ns() // 1_000
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

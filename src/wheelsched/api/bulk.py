@@ -67,6 +67,7 @@ class Bulk:
                 described_body=list[JobDocument],
                 content_types=(JSON, NDJSON),
                 max_body_bytes=self._config.max_bulk_bytes,
+                max_at_once=self._config.max_bulks,
                 answer=BulkAnswer,
             ),
         )
@@ -82,6 +83,7 @@ class Bulk:
             )
             items += answered
         registered = sum(item.problem is None for item in items)
+        self._surroundings.vitals.registered += registered
         return Answer(
             body=BulkAnswer(registered=registered, refused=len(items) - registered, items=items)
         )
