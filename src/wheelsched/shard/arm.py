@@ -107,7 +107,7 @@ class Arm:
         now_us = self._context.clock.now_us()
         self._look_ahead(now_us)
         self._gather(now_us)
-        waiting = self._retries.take(now_us + self._lead.us, BATCH)
+        waiting = self._retries.take(now_us + self._lead.us, min(BATCH, self._room))
         chunk = heapq.heappop(self._chunks)[2] if self._chunks else []
         if not waiting and not chunk:
             await self._wait_until(self._next_us(now_us))
@@ -136,6 +136,11 @@ class Arm:
         self._rate.measured(len(chunk), began_us, ended_us)
         self._context.vitals.store.arms.observe(ended_us - began_us, len(chunk) + len(waiting))
 
+    @property
+    def _room(self) -> int:
+        """How many more runs may be armed."""
+        return max(self._context.config.max_armed - self._context.unfinished.armed_count, 0)
+
     def _look_ahead(self, now_us: int) -> None:
         if now_us - self._forecast_us >= FORECAST_EVERY_US or now_us < self._forecast_us:
             forecast = self._due_times.forecast(now_us, FORECAST_S)
@@ -147,9 +152,8 @@ class Arm:
 
     def _gather(self, now_us: int) -> None:
         """Takes from the wheel what the lead reaches, and cuts it into batches."""
-        room = self._context.config.max_armed - self._context.unfinished.armed_count
-        most = min(PORTION if len(self._chunks) < PORTION // BATCH else BATCH, room)
-        if most <= 0:
+        most = min(PORTION if len(self._chunks) < PORTION // BATCH else BATCH, self._room)
+        if not most:
             return
         taken = self._due_times.take(now_us + self._lead.us + STEP_US, most)
         taken.sort(key=lambda due: due[0].int)
@@ -167,7 +171,8 @@ class Arm:
         if due_us is not None:
             in_sight_us = due_us - FORECAST_S * SECOND
             wanted_us.append(max(in_sight_us, now_us + FORECAST_EVERY_US))
-        return max(min(wanted_us, default=NEVER_US // 1_000), now_us + MILLISECOND)
+        soonest_us = now_us + (MILLISECOND if self._room else STEP_US)
+        return max(min(wanted_us, default=NEVER_US // 1_000), soonest_us)
 
     async def _wait_until(self, when_us: int) -> None:
         self._alarm.set(when_us * 1_000)

@@ -138,9 +138,8 @@ class Fire:
         """
         unfinished = self._context.unfinished
         unfinished.end(key, token)
-        waiting = unfinished.take_waiting(key.job_id)
-        if waiting:
-            self._enqueue(waiting)
+        if unfinished.first_waiting(key.job_id) is not None:
+            self._call_up(key.job_id)
             self.pump()
 
     def let_go(self, partitions: Collection[int], until_us: int) -> list[ArmedRun]:
@@ -226,13 +225,31 @@ class Fire:
 
     def _enqueue(self, runs: Sequence[ArmedRun]) -> None:
         """Decides about runs whose time has come, and queues those that may go."""
-        volleys: dict[UUID, Volley] = {}
         now_us = self._context.clock.now_us()
+        self._put_together(
+            [run for run in runs if not run.is_withdrawn and self._decide(run, now_us)]
+        )
+
+    def _call_up(self, job_id: UUID) -> None:
+        """Decides again about the runs of a job that waited for their turn, up to the first one
+        that has to wait on: so do those behind it."""
+        unfinished = self._context.unfinished
+        now_us = self._context.clock.now_us()
+        ready = []
+        while (run := unfinished.first_waiting(job_id)) is not None:
+            unfinished.take_waiting(run)
+            if self._decide(run, now_us):
+                ready.append(run)
+            elif unfinished.first_waiting(job_id) is run:
+                break
+        self._put_together(ready)
+
+    def _put_together(self, runs: Sequence[ArmedRun]) -> None:
+        """Queues runs, in as few requests as their targets allow."""
+        volleys: dict[UUID, Volley] = {}
         for run in runs:
-            if not run.is_withdrawn and self._decide(run, now_us):
-                tenant_id = run.route.tenant_id
-                volley = volleys.setdefault(tenant_id, Volley(tenant_id, run.fire_at_us))
-                volley.add(run)
+            tenant_id = run.route.tenant_id
+            volleys.setdefault(tenant_id, Volley(tenant_id, run.fire_at_us)).add(run)
         for volley in volleys.values():
             for batch in volley.batches:
                 self._put(batch)

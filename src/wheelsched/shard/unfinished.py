@@ -6,6 +6,7 @@ the live runs of a job, and by those of its runs that wait in front. A run whose
 without an attempt stays known until that is written: until then the database says it is unfinished.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator
 from uuid import UUID
 
@@ -25,10 +26,11 @@ class LiveRun(Struct, eq=False, kw_only=True):
 
 
 class Unfinished:
-    """What is unfinished, by job: most jobs have one run, so a tuple holds them."""
+    """What is unfinished, by job. Most jobs have one run, so that an armed one stands alone; a job
+    that is caught up has thousands, so that each is found by its key."""
 
     def __init__(self) -> None:
-        self._armed: dict[UUID, tuple[ArmedRun, ...]] = {}
+        self._armed: dict[UUID, ArmedRun | dict[RunKey, ArmedRun]] = {}
         self._waiting: dict[UUID, list[ArmedRun]] = {}
         self._live: dict[UUID, tuple[LiveRun, ...]] = {}
         self._judged: set[RunKey] = set()
@@ -45,31 +47,46 @@ class Unfinished:
 
     def arm(self, run: ArmedRun) -> None:
         """Notes a run that is armed and waits for its time."""
-        job_id = run.key.job_id
-        self._armed[job_id] = (*self._armed.get(job_id, ()), run)
+        armed = self._armed.setdefault(run.key.job_id, run)
+        if armed is not run:
+            if isinstance(armed, ArmedRun):
+                armed = self._armed[run.key.job_id] = {armed.key: armed}
+            self._armed_count -= run.key in armed
+            armed[run.key] = run
         self._armed_count += 1
 
     def disarm(self, run: ArmedRun) -> bool:
         """Forgets an armed run: it is dispatched, or will not be. False when it was not armed."""
         job_id = run.key.job_id
-        armed = self._armed.get(job_id, ())
-        if run not in armed:
-            return False
-        if len(armed) == 1:
+        armed = self._armed.get(job_id)
+        if armed is run:
             del self._armed[job_id]
+        elif isinstance(armed, dict) and armed.get(run.key) is run:
+            del armed[run.key]
+            if not armed:
+                del self._armed[job_id]
         else:
-            self._armed[job_id] = tuple(other for other in armed if other is not run)
+            return False
         self._armed_count -= 1
         return True
 
     def armed_of(self, job_id: UUID) -> tuple[ArmedRun, ...]:
         """The armed runs of a job."""
-        return self._armed.get(job_id, ())
+        armed = self._armed.get(job_id, {})
+        return tuple(armed.values()) if isinstance(armed, dict) else (armed,)
 
     def all_armed(self) -> Iterator[ArmedRun]:
         """Every armed run, of all jobs at this moment."""
-        for runs in tuple(self._armed.values()):
-            yield from runs
+        for armed in tuple(self._armed.values()):
+            if isinstance(armed, dict):
+                yield from tuple(armed.values())
+            else:
+                yield armed
+
+    def is_armed(self, key: RunKey) -> bool:
+        """Whether an attempt of the run waits for its time."""
+        armed = self._armed.get(key.job_id, {})
+        return key in armed if isinstance(armed, dict) else armed.key == key
 
     def all_keys(self) -> Iterator[RunKey]:
         """Every unfinished run, armed or live, at this moment."""
@@ -88,9 +105,7 @@ class Unfinished:
 
     def knows(self, key: RunKey) -> bool:
         """Whether the run is armed or live here, or has an end that is still to be written."""
-        armed = self._armed.get(key.job_id, ())
-        is_here = self.is_live(key) or any(run.key == key for run in armed)
-        return is_here or self.is_judged(key)
+        return self.is_live(key) or self.is_armed(key) or self.is_judged(key)
 
     def judge(self, key: RunKey) -> None:
         """Notes that an end was decided for a run, which the database does not know yet."""
@@ -111,8 +126,7 @@ class Unfinished:
     def has_attempt(self, key: RunKey) -> bool:
         """Whether an attempt of the run is armed or under way here."""
         live = self.find(key)
-        is_armed = any(run.key == key for run in self._armed.get(key.job_id, ()))
-        return is_armed or (live is not None and live.armed is not None)
+        return self.is_armed(key) or (live is not None and live.armed is not None)
 
     def has_any(self, job_id: UUID) -> bool:
         """Whether the job has anything unfinished."""
@@ -163,22 +177,27 @@ class Unfinished:
 
     def wait(self, run: ArmedRun) -> None:
         """Lines up an armed run whose time has come behind the unfinished ones of its job."""
-        waiting = self._waiting.setdefault(run.key.job_id, [])
-        waiting.append(run)
-        waiting.sort(key=_turn)
+        insort(self._waiting.setdefault(run.key.job_id, []), run, key=_turn)
 
     def waiting_ahead_of(self, run: ArmedRun) -> int:
         """How many runs of its job wait in front of this one."""
-        waiting = self._waiting.get(run.key.job_id, ())
-        return sum(_turn(other) < _turn(run) for other in waiting if other is not run)
+        return bisect_left(self._waiting.get(run.key.job_id, ()), _turn(run), key=_turn)
 
     def is_idle(self, job_id: UUID) -> bool:
         """Whether nothing of the job is live or waits for its turn: nothing to decide."""
         return job_id not in self._live and job_id not in self._waiting
 
-    def take_waiting(self, job_id: UUID) -> list[ArmedRun]:
-        """The runs of a job that wait for their turn; they wait no more."""
-        return self._waiting.pop(job_id, [])
+    def first_waiting(self, job_id: UUID) -> ArmedRun | None:
+        """The run of a job whose turn it is next."""
+        waiting = self._waiting.get(job_id)
+        return waiting[0] if waiting else None
+
+    def take_waiting(self, run: ArmedRun) -> None:
+        """Lets a run wait no more."""
+        waiting = self._waiting[run.key.job_id]
+        waiting.remove(run)
+        if not waiting:
+            del self._waiting[run.key.job_id]
 
     def forget(self, runs: Iterable[ArmedRun]) -> None:
         """Forgets armed runs that are somebody else's now."""
@@ -186,11 +205,7 @@ class Unfinished:
             run.is_withdrawn = True
             self.disarm(run)
             if run in self._waiting.get(run.key.job_id, ()):
-                left = [other for other in self._waiting[run.key.job_id] if other is not run]
-                if left:
-                    self._waiting[run.key.job_id] = left
-                else:
-                    del self._waiting[run.key.job_id]
+                self.take_waiting(run)
 
     def find(self, key: RunKey) -> LiveRun | None:
         """The run, if it is live."""

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from tests.unit.shard.world import World
 
 from wheelsched.config import LeadConfig, ShardConfig
+from wheelsched.core import overlap
 from wheelsched.core.duration import SECOND
-from wheelsched.core.model import JobState, RunKey, RunState, SkipReason, Target
+from wheelsched.core.model import JobState, RunKey, RunState, SkipReason, Target, Trigger
 from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Succeeded
 from wheelsched.core.policy import (
     MisfirePolicy,
@@ -342,6 +343,31 @@ async def test_a_run_that_a_person_asks_for_goes_out_at_once(world: World) -> No
     await world.advance(1)
     assert world.times == [pytest.approx(3, abs=0.1)]
     assert world.arrived[0][1].trigger == "manual"
+
+
+async def test_a_long_line_of_one_job_is_decided_about_one_by_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not all of it again whenever one of it ends."""
+    count, decisions, decide = 500, 0, overlap.decide
+
+    def counted(*args: object, **kwargs: object) -> overlap.Decision:
+        nonlocal decisions
+        decisions += 1
+        return decide(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(overlap, "decide", counted)
+    job = await world.register("0 0 1 1 *")
+    world.start()
+    await world.advance(3)
+    keys = [RunKey(job.job_id, world.now_us() + number) for number in range(count)]
+    await world.store.history.request(
+        world.caller, [RequestedRun(key=key, trigger=Trigger.BACKFILL) for key in keys]
+    )
+    await world.advance(60)
+    assert len(world.keys) == count
+    assert set(world.keys.values()) == {1}
+    assert decisions < 3 * count
 
 
 async def test_two_shards_share_the_work_and_nothing_arrives_twice(world: World) -> None:

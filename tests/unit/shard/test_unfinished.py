@@ -49,8 +49,10 @@ def test_who_waits_stands_on_time_before_late_and_each_by_due_time() -> None:
     assert unfinished.waiting_ahead_of(late) == 2
     assert unfinished.waiting_ahead_of(second) == 1
     assert unfinished.waiting_ahead_of(first) == 0
-    assert unfinished.take_waiting(JOB) == [first, second, late]
-    assert unfinished.take_waiting(JOB) == []
+    for run in (first, second, late):
+        assert unfinished.first_waiting(JOB) is run
+        unfinished.take_waiting(run)
+    assert unfinished.first_waiting(JOB) is None
 
 
 def test_a_forgotten_run_is_withdrawn_wherever_it_stood() -> None:
@@ -62,7 +64,26 @@ def test_a_forgotten_run_is_withdrawn_wherever_it_stood() -> None:
     unfinished.forget([waiting])
     assert waiting.is_withdrawn
     assert unfinished.armed_of(JOB) == (other,)
-    assert unfinished.take_waiting(JOB) == [other]
+    assert unfinished.first_waiting(JOB) is other
+
+
+def test_of_a_crowd_each_is_found_and_forgotten_by_its_key() -> None:
+    unfinished = Unfinished()
+    runs = [armed(due_us, job_id=JOB) for due_us in range(1, 6)]
+    for run in runs:
+        unfinished.arm(run)
+    again = armed(3, job_id=JOB)
+    unfinished.arm(again)  # in place of the one with its key
+    assert unfinished.armed_count == 5
+    assert not unfinished.disarm(runs[2])
+    assert unfinished.is_armed(again.key)
+    assert unfinished.disarm(again)
+    assert not unfinished.knows(again.key)
+    assert set(unfinished.all_keys()) == {run.key for run in runs if run is not runs[2]}
+    for run in (*runs[:2], *runs[3:]):
+        assert unfinished.disarm(run)
+    assert unfinished.armed_count == 0
+    assert not unfinished.has_any(JOB)
 
 
 def test_disarming_twice_counts_once() -> None:
