@@ -4,6 +4,10 @@ Invariant: the unfinished runs of a partition are known before anything new of i
 that was claimed and may not have been sent is sent, under a new token; one that a worker has
 accepted is that worker's until it has been silent for its timeout; one that another shard brings
 to its end is that shard's while its lease exists.
+
+Silence is measured by the machine's clock: it is a heartbeat that has not changed for a timeout. The
+instant that the database gives for one only shortens the wait, so that a step of its clock
+silences nobody.
 """
 
 import asyncio
@@ -30,13 +34,15 @@ log = structlog.get_logger("wheelsched.shard")
 PAGE = 1_000
 MOST_COMPARED = 20_000  # armed runs; more are compared when the crowd has gone
 ACCEPTED = 202
+NOT_LOOKED = -1  # for a heartbeat
 
 
 class Watched(Struct, eq=False, kw_only=True):
     """A run that somebody else has in hand: its worker, or the shard that carries it."""
 
     run: ArmedRun
-    deadline_us: int
+    deadline_us: int  # when to look, by the machine's clock
+    heard_us: int | None = None  # the latest heartbeat that was seen, by the database's
     carrier: UUID | None = None
 
 
@@ -70,7 +76,7 @@ class Sweep:
 
     def watch(self, run: ArmedRun) -> None:
         """Waits for a worker that has accepted a run."""
-        deadline_us = self._context.clock.now_us() + run.rules.timeout_us
+        deadline_us = self._context.tenure.now_us() + run.rules.timeout_us
         self._watched[run.key] = Watched(run=run, deadline_us=deadline_us)
 
     def forget(self, partitions: Collection[int]) -> None:
@@ -197,7 +203,8 @@ class Sweep:
         is_accepted = run.http_status == ACCEPTED
         self._watched[run.key] = Watched(
             run=armed,
-            deadline_us=self._context.clock.now_us() + job.timeout_us,
+            deadline_us=self._context.tenure.now_us(),  # to see what its heartbeat is
+            heard_us=NOT_LOOKED,
             carrier=None if is_accepted else run.shard,
         )
 
@@ -239,7 +246,7 @@ class Sweep:
     async def _keep_watching(self) -> None:
         while True:
             await self._context.clock.sleep(self._context.config.watch_us * 1_000)
-            now_us = self._context.clock.now_us()
+            now_us = self._context.tenure.now_us()
             doubtful = [
                 watched
                 for watched in tuple(self._watched.values())
@@ -282,11 +289,15 @@ class Sweep:
             self._retries.put(Retry(key, check.run.retry_at_us))
 
     def _judge_silence(self, watched: Watched, check: Checked) -> None:
-        run = watched.run
+        run, timeout_us = watched.run, watched.run.rules.timeout_us
         now_us = self._context.clock.now_us()
-        heard_us = check.heartbeat_at_us or 0
-        if heard_us + run.rules.timeout_us > now_us:
-            watched.deadline_us = heard_us + run.rules.timeout_us
+        heard_us = check.heartbeat_at_us
+        if heard_us != watched.heard_us:
+            watched.heard_us = heard_us
+            left_us = (heard_us or 0) + timeout_us - now_us
+            if not 0 < left_us <= timeout_us:
+                left_us = timeout_us  # there is none yet, or the database's clock was set since
+            watched.deadline_us = self._context.tenure.now_us() + left_us
             return
         del self._watched[run.key]
         outcome = classify(TransportFailure.HEARTBEAT_MISSED, now_us=now_us)
