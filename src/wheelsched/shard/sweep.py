@@ -5,8 +5,8 @@ that was claimed and may not have been sent is sent, under a new token; one that
 accepted is that worker's until it has been silent for its timeout; one that another shard brings
 to its end is that shard's while its lease exists.
 
-Silence is measured by the machine's clock: it is a heartbeat that has not changed for a timeout. The
-instant that the database gives for one only shortens the wait, so that a step of its clock
+Silence is measured by the machine's clock: it is a heartbeat that has not changed for a timeout.
+The instant that the database gives for one only shortens the wait, so that a step of its clock
 silences nobody.
 """
 
@@ -25,6 +25,7 @@ from wheelsched.ports import Adoption, Checked, Mark, Retry
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.claims import Claims
 from wheelsched.shard.context import Context
+from wheelsched.shard.portions import in_portions
 from wheelsched.shard.preparation import Preparation, adopted_lane
 from wheelsched.shard.results import Result, Verdict, unprepared
 from wheelsched.shard.retries import Retries
@@ -79,10 +80,12 @@ class Sweep:
         deadline_us = self._context.tenure.now_us() + run.rules.timeout_us
         self._watched[run.key] = Watched(run=run, deadline_us=deadline_us)
 
-    def forget(self, partitions: Collection[int]) -> None:
+    async def forget(self, partitions: Collection[int]) -> None:
         """Watches nothing any more in partitions that are ours no more."""
-        for key in [key for key in self._watched if partition_of(key.job_id) in partitions]:
-            del self._watched[key]
+        async for keys in in_portions(self._context.clock, self._watched):
+            for key in keys:
+                if partition_of(key.job_id) in partitions:
+                    self._watched.pop(key, None)
 
     async def run(self) -> None:
         """Sweeps until it is cancelled."""
@@ -123,10 +126,12 @@ class Sweep:
         context = self._context
         now_us = context.clock.now_us()
         live_since_us = dict.fromkeys(context.tenure.ready_partitions, now_us)
-        for key in context.unfinished.attempted_keys():
-            partition = partition_of(key.job_id)
-            if partition in live_since_us:
-                live_since_us[partition] = min(live_since_us[partition], key.due_us)
+        async for job_ids in in_portions(context.clock, context.unfinished.job_ids()):
+            for job_id in job_ids:
+                partition = partition_of(job_id)
+                for key in context.unfinished.attempted_of(job_id):
+                    if partition in live_since_us:
+                        live_since_us[partition] = min(live_since_us[partition], key.due_us)
         marks = {
             partition: Mark(instant_us, context.tenure.next_token_in(partition))
             for partition, instant_us in live_since_us.items()
@@ -247,11 +252,13 @@ class Sweep:
         while True:
             await self._context.clock.sleep(self._context.config.watch_us * 1_000)
             now_us = self._context.tenure.now_us()
-            doubtful = [
-                watched
-                for watched in tuple(self._watched.values())
-                if watched.deadline_us <= now_us or watched.carrier is not None
-            ]
+            doubtful: list[Watched] = []
+            async for portion in in_portions(self._context.clock, self._watched.values()):
+                doubtful += [
+                    watched
+                    for watched in portion
+                    if watched.deadline_us <= now_us or watched.carrier is not None
+                ]
             for start in range(0, len(doubtful), PAGE):
                 await self._look_after(doubtful[start : start + PAGE])
 

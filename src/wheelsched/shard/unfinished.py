@@ -6,6 +6,7 @@ the live runs of a job, and by those of its runs that wait in front.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from uuid import UUID
 
 from msgspec import Struct
@@ -30,6 +31,7 @@ class Unfinished:
         self._waiting: dict[UUID, list[ArmedRun]] = {}
         self._live: dict[UUID, tuple[LiveRun, ...]] = {}
         self._armed_count = 0
+        self._live_count = 0
 
     @property
     def armed_count(self) -> int:
@@ -38,7 +40,7 @@ class Unfinished:
 
     @property
     def live_count(self) -> int:
-        return sum(map(len, self._live.values()))
+        return self._live_count
 
     def arm(self, run: ArmedRun) -> None:
         """Notes a run that is armed and waits for its time."""
@@ -63,23 +65,15 @@ class Unfinished:
         """The armed runs of a job."""
         return self._armed.get(job_id, ())
 
-    def all_armed(self) -> Iterator[ArmedRun]:
-        """Every armed run, of all jobs at this moment."""
-        for runs in tuple(self._armed.values()):
-            yield from runs
+    def job_ids(self) -> Iterable[UUID]:
+        """The jobs with anything armed, and then those with anything live: some of them twice."""
+        return chain(self._armed, self._live)
 
-    def all_keys(self) -> Iterator[RunKey]:
-        """Every unfinished run, armed or live, at this moment."""
-        for run in self.all_armed():
+    def attempted_of(self, job_id: UUID) -> Iterator[RunKey]:
+        """The runs of a job with an attempt that is armed or under way here."""
+        for run in self._armed.get(job_id, ()):
             yield run.key
-        for live in self.all_live():
-            yield live.key
-
-    def attempted_keys(self) -> Iterator[RunKey]:
-        """Every run with an attempt that is armed or under way here, at this moment."""
-        for run in self.all_armed():
-            yield run.key
-        for live in self.all_live():
+        for live in self._live.get(job_id, ()):
             if live.armed is not None:
                 yield live.key
 
@@ -121,6 +115,7 @@ class Unfinished:
         left = tuple(
             run for run in live if run.key != key or (token is not None and run.token > token)
         )
+        self._live_count -= len(live) - len(left)
         if left:
             self._live[key.job_id] = left
         elif live:
@@ -137,11 +132,6 @@ class Unfinished:
     def live_of(self, job_id: UUID) -> tuple[LiveRun, ...]:
         """The live runs of a job, oldest dispatch first."""
         return self._live.get(job_id, ())
-
-    def all_live(self) -> Iterator[LiveRun]:
-        """Every live run, of all jobs at this moment."""
-        for runs in tuple(self._live.values()):
-            yield from runs
 
     def wait(self, run: ArmedRun) -> None:
         """Lines up an armed run whose time has come behind the unfinished ones of its job."""
@@ -188,6 +178,7 @@ class Unfinished:
             self._live[job_id] = tuple(live if run.key == live.key else run for run in known)
         else:
             self._live[job_id] = (*known, live)
+            self._live_count += 1
 
 
 def _turn(run: ArmedRun) -> tuple[bool, int]:

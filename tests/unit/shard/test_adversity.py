@@ -344,7 +344,8 @@ async def test_a_lost_claim_with_nothing_but_a_skip_is_made_again(world: Steppin
     policy = MisfirePolicy(policy=OnMisfire.SKIP, grace_us=SECOND)
     job = await world.register("*/10 * * * * *", misfire=policy)
     await world.advance(25)
-    arm, lost = world.store.timers.arm, []
+    arm = world.store.timers.arm
+    lost: list[Claim] = []
 
     async def lose(lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
         """As if the job had been edited meanwhile."""

@@ -81,7 +81,7 @@ def test_runs_that_others_left_live_are_known() -> None:
     assert unfinished.knows(key)
     assert not unfinished.is_idle(JOB)
     assert not unfinished.has_attempt(key)
-    assert list(unfinished.all_keys()) == [key]
+    assert list(unfinished.job_ids()) == [JOB]
     assert unfinished.live_count == 1
 
 
@@ -110,4 +110,9 @@ def test_what_runs_elsewhere_has_no_attempt_here() -> None:
     unfinished.begin(sent)
     unfinished.begin(accepted)
     unfinished.pause(accepted.key)
-    assert list(unfinished.attempted_keys()) == [waiting.key, sent.key]
+    attempted = [key for job_id in unfinished.job_ids() for key in unfinished.attempted_of(job_id)]
+    assert attempted == [waiting.key, sent.key]
+    assert unfinished.live_count == 2
+    unfinished.end(sent.key)
+    unfinished.end(sent.key)
+    assert unfinished.live_count == 1
