@@ -31,6 +31,7 @@ from wheelsched.shard.armed import ArmedRun, Batch
 from wheelsched.shard.context import Context
 from wheelsched.shard.fairness import FairQueue
 from wheelsched.shard.freshness import Freshness
+from wheelsched.shard.portions import in_portions
 from wheelsched.shard.reports import Report, Ruling
 from wheelsched.shard.timetable import Timetable, Volley
 from wheelsched.shard.unfinished import LiveRun
@@ -142,33 +143,35 @@ class Fire:
             self._call_up(key.job_id)
             self.pump()
 
-    def let_go(self, partitions: Collection[int], until_us: int) -> list[ArmedRun]:
+    async def let_go(self, partitions: Collection[int], until_us: int) -> list[ArmedRun]:
         """Forgets what is armed for these partitions, except what it carries to its end.
 
         That is what was sent, and what is due by `until_us` with nothing of its job in its way.
+        What is sent meanwhile was armed when this began: it is met as one or the other.
         """
+        carried: dict[RunKey, ArmedRun] = {}
+        async for job_ids in in_portions(self._context.clock, self._context.unfinished.job_ids()):
+            for job_id in job_ids:
+                if partition_of(job_id) in partitions:
+                    self._let_go_of(job_id, until_us, carried)
+        return list(carried.values())
+
+    def _let_go_of(self, job_id: UUID, until_us: int, carried: dict[RunKey, ArmedRun]) -> None:
         unfinished = self._context.unfinished
-        carried = [
-            live.armed
-            for live in unfinished.all_live()
-            if live.armed and partition_of(live.key.job_id) in partitions
-        ]
-        left = []
-        busy: set[UUID] = set()  # jobs of which a run is carried: overlap decides about the next
-        for run in unfinished.all_armed():
-            if partition_of(run.key.job_id) not in partitions:
-                continue
-            is_clear = unfinished.is_idle(run.key.job_id) and run.key.job_id not in busy
+        is_clear = unfinished.is_idle(job_id)
+        for run in unfinished.armed_of(job_id):
+            if run.key in carried:
+                continue  # the job was looked at before
             if run.fire_at_us <= until_us and (is_clear or not run.is_first):
-                busy.add(run.key.job_id)
-                carried.append(run)
+                is_clear = False  # overlap decides about the next
+                carried[run.key] = run
             else:
-                left.append(run)
-        unfinished.forget(left)
-        for live in tuple(unfinished.all_live()):
-            if live.armed is None and partition_of(live.key.job_id) in partitions:
+                unfinished.forget([run])
+        for live in unfinished.live_of(job_id):
+            if live.armed is None:
                 unfinished.end(live.key)
-        return carried
+            else:
+                carried[live.key] = live.armed
 
     def pump(self) -> None:
         """Begins what may be sent now, a portion in each turn of the loop."""

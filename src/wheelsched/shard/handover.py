@@ -5,7 +5,7 @@ then brings it to its end, or left armed for the next owner, or has an end that 
 So none is sent by both, and none that is due in the second of the hand-over waits for it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 
 import structlog
 from msgspec import Struct
@@ -29,7 +29,7 @@ class Stages(Struct, frozen=True, kw_only=True):
 
     fire: Fire
     settle: Settle
-    forget: Callable[[Collection[int]], None]  # what waits and is watched in partitions
+    forget: Callable[[Collection[int]], Awaitable[None]]  # what waits and is watched in partitions
 
 
 class HandOver:
@@ -44,9 +44,9 @@ class HandOver:
         context, tenure = self._context, self._context.tenure
         async with context.arming.closed():
             tenure.drop(partitions)
-            self._stages.forget(partitions)
+            await self._stages.forget(partitions)
             until_us = context.clock.now_us() + CARRIED_US
-            carried = self._stages.fire.let_go(partitions, until_us)
+            carried = await self._stages.fire.let_go(partitions, until_us)
             await self._stages.settle.carry(carried)
             while context.unfinished.has_judged(partitions):
                 await context.clock.sleep(WRITING_NS)

@@ -24,7 +24,7 @@ class Outlets(Struct, frozen=True):
     """Whom to tell."""
 
     hint: Callable[[Hint], None]
-    everything: Callable[[], None]  # a hint may have been missed
+    everything: Callable[[], Awaitable[None]]  # a hint may have been missed
 
 
 class Listener:
@@ -54,7 +54,7 @@ class Listener:
         source = await self._listen(self._receive)
         try:
             log.info("hints.opened")
-            self._outlets.everything()
+            await self._outlets.everything()  # before anything is fresh again
             while True:
                 sent_us = self._context.clock.now_us()
                 await source.confirm()

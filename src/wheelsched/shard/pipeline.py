@@ -18,6 +18,7 @@ from random import Random
 from uuid import UUID
 
 from wheelsched.core.model import Lane, RunKey
+from wheelsched.core.partition import partition_of
 from wheelsched.ports import Dispatcher, Hint
 from wheelsched.shard import acquire, arm, fire, listener, load, recheck, settle, sweep
 from wheelsched.shard.armed import ArmedRun, Batch
@@ -27,6 +28,7 @@ from wheelsched.shard.due_times import DueTimes
 from wheelsched.shard.fairness import FairQueue
 from wheelsched.shard.freshness import Freshness
 from wheelsched.shard.handover import HandOver, Stages
+from wheelsched.shard.portions import in_portions
 from wheelsched.shard.preparation import Preparation
 from wheelsched.shard.retries import Retries
 
@@ -150,11 +152,12 @@ class Pipeline:
                 self._doubt(hint.job_id)
             self.load.ask(hint.job_id)
 
-    def _hear_everything(self) -> None:
+    async def _hear_everything(self) -> None:
         self._context.changes.missed()
         self.load.ask_everything()
-        for job_id in {key.job_id for key in self._context.unfinished.all_keys()}:
-            self._doubt(job_id)
+        async for job_ids in in_portions(self._context.clock, self._context.unfinished.job_ids()):
+            for job_id in job_ids:
+                self._doubt(job_id)
 
     def _anchor(self) -> None:
         """The clock was set to another time."""
@@ -165,9 +168,12 @@ class Pipeline:
         self.load.ask_everything()
         self.fire.anchor()
 
-    def _forget(self, partitions: Collection[int]) -> None:
-        self._retries.drop(partitions)
-        self.sweep.forget(partitions)
+    async def _forget(self, partitions: Collection[int]) -> None:
+        async for keys in in_portions(self._context.clock, self._retries):
+            for key in keys:
+                if partition_of(key.job_id) in partitions:
+                    self._retries.discard(key)
+        await self.sweep.forget(partitions)
 
     async def _keep_gauging(self) -> None:
         while True:

@@ -4,11 +4,10 @@ Invariant: one retry per run, the latest that was heard of. What is due by the f
 was ever asked for is given at once: the wheel has passed it and never goes back.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator
 
 from wheelsched._wheel import ObjectWheel
 from wheelsched.core.model import RunKey
-from wheelsched.core.partition import partition_of
 from wheelsched.ports import Retry
 
 
@@ -23,6 +22,9 @@ class Retries:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def __iter__(self) -> Iterator[RunKey]:
+        return iter(self._waiting)
 
     def anchor(self, now_us: int) -> None:
         """Goes on from another time: a wheel never goes back."""
@@ -47,11 +49,6 @@ class Retries:
     def discard(self, key: RunKey) -> None:
         if (known := self._waiting.pop(key, None)) is not None:
             self._wheel.cancel(known[1])
-
-    def drop(self, partitions: Collection[int]) -> None:
-        """Forgets what waits in partitions that are ours no more."""
-        for key in [key for key in self._waiting if partition_of(key.job_id) in partitions]:
-            self.discard(key)
 
     def next_us(self) -> int | None:
         """When the next attempt is due, or a little earlier; 0 when it can be had at once."""

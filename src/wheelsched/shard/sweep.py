@@ -19,6 +19,7 @@ from wheelsched.shard import watch
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.claims import Claims
 from wheelsched.shard.context import Context
+from wheelsched.shard.portions import in_portions
 from wheelsched.shard.preparation import Preparation, adopted_lane
 from wheelsched.shard.reports import Report, Ruling, unprepared
 from wheelsched.shard.retries import Retries
@@ -64,9 +65,9 @@ class Sweep:
         """Waits for a worker that has accepted a run."""
         self._watch.add(run)
 
-    def forget(self, partitions: Collection[int]) -> None:
+    async def forget(self, partitions: Collection[int]) -> None:
         """Watches nothing any more in partitions that are ours no more."""
-        self._watch.forget(partitions)
+        await self._watch.forget(partitions)
 
     async def run(self) -> None:
         """Sweeps until it is cancelled."""
@@ -107,10 +108,12 @@ class Sweep:
         context = self._context
         now_us = context.clock.now_us()
         live_since_us = dict.fromkeys(context.tenure.ready_partitions, now_us)
-        for key in context.unfinished.attempted_keys():
-            partition = partition_of(key.job_id)
-            if partition in live_since_us:
-                live_since_us[partition] = min(live_since_us[partition], key.due_us)
+        async for job_ids in in_portions(context.clock, context.unfinished.job_ids()):
+            for job_id in job_ids:
+                partition = partition_of(job_id)
+                for key in context.unfinished.attempted_of(job_id):
+                    if partition in live_since_us:
+                        live_since_us[partition] = min(live_since_us[partition], key.due_us)
         marks = {
             partition: Mark(instant_us, context.tenure.next_token_in(partition))
             for partition, instant_us in live_since_us.items()
@@ -184,7 +187,7 @@ class Sweep:
         except Exception:  # noqa: BLE001 - one bad job must not end the shard
             self._outlets.settle(unprepared(run.key, run.token))
             return
-        self._watch.add(armed, carrier=None if run.http_status == ACCEPTED else run.shard)
+        self._watch.take_up(armed, carrier=None if run.http_status == ACCEPTED else run.shard)
 
     async def _adopt(self, left: Sequence[tuple[Job, Run]]) -> set[RunKey]:
         """Makes armed runs ours, and sends them: nobody knows whether they were sent before.

@@ -8,6 +8,7 @@ without an attempt stays known until that is written: until then the database sa
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 from uuid import UUID
 
 from msgspec import Struct
@@ -35,6 +36,7 @@ class Unfinished:
         self._live: dict[UUID, tuple[LiveRun, ...]] = {}
         self._judged: set[RunKey] = set()
         self._armed_count = 0
+        self._live_count = 0
 
     @property
     def armed_count(self) -> int:
@@ -43,7 +45,7 @@ class Unfinished:
 
     @property
     def live_count(self) -> int:
-        return sum(map(len, self._live.values()))
+        return self._live_count
 
     def arm(self, run: ArmedRun) -> None:
         """Notes a run that is armed and waits for its time."""
@@ -75,31 +77,20 @@ class Unfinished:
         armed = self._armed.get(job_id, {})
         return tuple(armed.values()) if isinstance(armed, dict) else (armed,)
 
-    def all_armed(self) -> Iterator[ArmedRun]:
-        """Every armed run, of all jobs at this moment."""
-        for armed in tuple(self._armed.values()):
-            if isinstance(armed, dict):
-                yield from tuple(armed.values())
-            else:
-                yield armed
+    def job_ids(self) -> Iterable[UUID]:
+        """The jobs with anything armed, and then those with anything live: some of them twice."""
+        return chain(self._armed, self._live)
 
     def is_armed(self, key: RunKey) -> bool:
         """Whether an attempt of the run waits for its time."""
         armed = self._armed.get(key.job_id, {})
         return key in armed if isinstance(armed, dict) else armed.key == key
 
-    def all_keys(self) -> Iterator[RunKey]:
-        """Every unfinished run, armed or live, at this moment."""
-        for run in self.all_armed():
+    def attempted_of(self, job_id: UUID) -> Iterator[RunKey]:
+        """The runs of a job with an attempt that is armed or under way here."""
+        for run in self.armed_of(job_id):
             yield run.key
-        for live in self.all_live():
-            yield live.key
-
-    def attempted_keys(self) -> Iterator[RunKey]:
-        """Every run with an attempt that is armed or under way here, at this moment."""
-        for run in self.all_armed():
-            yield run.key
-        for live in self.all_live():
+        for live in self._live.get(job_id, ()):
             if live.armed is not None:
                 yield live.key
 
@@ -153,6 +144,7 @@ class Unfinished:
         """
         live = self._live.get(key.job_id, ())
         left = [run for run in live if run.key != key or (token is not None and run.token > token)]
+        self._live_count -= len(live) - len(left)
         if left:
             self._live[key.job_id] = tuple(left)
         elif live:
@@ -169,11 +161,6 @@ class Unfinished:
     def live_of(self, job_id: UUID) -> tuple[LiveRun, ...]:
         """The live runs of a job, oldest dispatch first."""
         return self._live.get(job_id, ())
-
-    def all_live(self) -> Iterator[LiveRun]:
-        """Every live run, of all jobs at this moment."""
-        for runs in tuple(self._live.values()):
-            yield from runs
 
     def wait(self, run: ArmedRun) -> None:
         """Lines up an armed run whose time has come behind the unfinished ones of its job."""
@@ -220,10 +207,12 @@ class Unfinished:
         known = self._live.get(job_id)
         if known is None:
             self._live[job_id] = (live,)
+            self._live_count += 1
         elif any(run.key == live.key for run in known):
             self._live[job_id] = tuple(live if run.key == live.key else run for run in known)
         else:
             self._live[job_id] = (*known, live)
+            self._live_count += 1
 
 
 def _turn(run: ArmedRun) -> tuple[bool, int]:

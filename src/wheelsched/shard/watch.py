@@ -2,6 +2,10 @@
 
 Invariant: a run that a worker has accepted is that worker's until it has been silent for its
 timeout; one that another shard brings to its end is that shard's while its lease exists.
+
+Silence is measured by the machine's clock: it is a heartbeat that has not changed for a timeout.
+The instant that the database gives for one only shortens the wait, so that a step of its clock
+silences nobody.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -15,18 +19,21 @@ from wheelsched.core.partition import partition_of
 from wheelsched.ports import Checked, Retry
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.context import Context
+from wheelsched.shard.portions import in_portions
 from wheelsched.shard.reports import Report
 from wheelsched.shard.retries import Retries
 
 PAGE = 1_000
 ACCEPTED = 202
+NOT_LOOKED = -1  # for a heartbeat
 
 
 class Watched(Struct, eq=False, kw_only=True):
     """A run that somebody else has in hand: its worker, or the shard that carries it."""
 
     run: ArmedRun
-    deadline_us: int
+    deadline_us: int  # when to look, by the machine's clock
+    heard_us: int | None = None  # the latest heartbeat that was seen, by the database's
     carrier: UUID | None = None
 
 
@@ -47,26 +54,39 @@ class Watch:
         self._outlets = outlets
         self._watched: dict[RunKey, Watched] = {}
 
-    def add(self, run: ArmedRun, carrier: UUID | None = None) -> None:
-        """Waits for the worker that has accepted a run, or for the shard that carries it."""
-        deadline_us = self._context.clock.now_us() + run.rules.timeout_us
-        self._watched[run.key] = Watched(run=run, deadline_us=deadline_us, carrier=carrier)
+    def add(self, run: ArmedRun) -> None:
+        """Waits for a worker that has accepted a run."""
+        deadline_us = self._context.tenure.now_us() + run.rules.timeout_us
+        self._watched[run.key] = Watched(run=run, deadline_us=deadline_us)
 
-    def forget(self, partitions: Collection[int]) -> None:
+    def take_up(self, run: ArmedRun, carrier: UUID | None) -> None:
+        """Goes on waiting for a worker, or for the shard that carries a run, where others did."""
+        self._watched[run.key] = Watched(
+            run=run,
+            deadline_us=self._context.tenure.now_us(),  # to see what its heartbeat is
+            heard_us=NOT_LOOKED,
+            carrier=carrier,
+        )
+
+    async def forget(self, partitions: Collection[int]) -> None:
         """Watches nothing any more in partitions that are ours no more."""
-        for key in [key for key in self._watched if partition_of(key.job_id) in partitions]:
-            del self._watched[key]
+        async for keys in in_portions(self._context.clock, self._watched):
+            for key in keys:
+                if partition_of(key.job_id) in partitions:
+                    self._watched.pop(key, None)
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
         while True:
             await self._context.clock.sleep(self._context.config.watch_us * 1_000)
-            now_us = self._context.clock.now_us()
-            doubtful = [
-                watched
-                for watched in tuple(self._watched.values())
-                if watched.deadline_us <= now_us or watched.carrier is not None
-            ]
+            now_us = self._context.tenure.now_us()
+            doubtful: list[Watched] = []
+            async for portion in in_portions(self._context.clock, self._watched.values()):
+                doubtful += [
+                    watched
+                    for watched in portion
+                    if watched.deadline_us <= now_us or watched.carrier is not None
+                ]
             for start in range(0, len(doubtful), PAGE):
                 await self._look_after(doubtful[start : start + PAGE])
 
@@ -105,11 +125,15 @@ class Watch:
             self._retries.put(Retry(key, check.run.retry_at_us))
 
     def _judge_silence(self, watched: Watched, check: Checked) -> None:
-        run = watched.run
+        run, timeout_us = watched.run, watched.run.rules.timeout_us
         now_us = self._context.clock.now_us()
-        heard_us = check.heartbeat_at_us or 0
-        if heard_us + run.rules.timeout_us > now_us:
-            watched.deadline_us = heard_us + run.rules.timeout_us
+        heard_us = check.heartbeat_at_us
+        if heard_us != watched.heard_us:
+            watched.heard_us = heard_us
+            left_us = (heard_us or 0) + timeout_us - now_us
+            if not 0 < left_us <= timeout_us:
+                left_us = timeout_us  # there is none yet, or the database's clock was set since
+            watched.deadline_us = self._context.tenure.now_us() + left_us
             return
         del self._watched[run.key]
         outcome = classify(TransportFailure.HEARTBEAT_MISSED, now_us=now_us)

@@ -11,7 +11,7 @@ from tests.unit.shard.world import START_US, World
 from wheelsched.config import ShardConfig
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import RunKey, RunState
-from wheelsched.core.outcome import Failed, Outcome, Succeeded
+from wheelsched.core.outcome import Accepted, Failed, Outcome, Succeeded
 from wheelsched.core.policy import (
     MisfirePolicy,
     OnMisfire,
@@ -159,6 +159,57 @@ async def test_a_clock_that_is_set_back_stops_no_takeover(world: Stepping) -> No
     world.arrived.clear()
     await world.advance(30)
     assert len({callback.key.job_id for _, callback in world.arrived}) == 20
+
+
+async def accepting(_: Route, callbacks: Sequence[Callback]) -> Sequence[Outcome]:
+    return [Accepted()] * len(callbacks)
+
+
+@pytest.mark.parametrize("shift_us", [3_600 * SECOND, -3_600 * SECOND])
+async def test_a_clock_that_is_set_silences_no_worker(world: Stepping, shift_us: int) -> None:
+    world.handler = accepting
+    job = await world.register("+5", timeout_us=10 * SECOND)
+    world.start()
+    await world.advance(8)
+    ((_, callback),) = world.arrived
+    for number in range(12):
+        assert await world.store.history.heartbeat(world.caller, callback.key, callback.token)
+        if number == 4:
+            world.shift_us = shift_us
+        await world.advance(4)
+    assert await world.states(job) == [RunState.RUNNING]
+    assert len(world.arrived) == 1
+
+
+@pytest.mark.parametrize("has_heartbeat", [False, True])
+async def test_a_clock_that_is_set_back_hides_no_silence(
+    world: Stepping, has_heartbeat: bool
+) -> None:
+    world.handler = accepting
+    job = await world.register("+5", timeout_us=10 * SECOND, retry=RetryPolicy(max_attempts=1))
+    world.start()
+    await world.advance(8)
+    ((_, callback),) = world.arrived
+    if has_heartbeat:
+        assert await world.store.history.heartbeat(world.caller, callback.key, callback.token)
+    world.shift_us = -3_600 * SECOND
+    await world.advance(25)
+    assert await world.states(job) == [RunState.DEAD]
+
+
+async def test_a_silent_worker_is_left_by_the_next_owner_too(world: Stepping) -> None:
+    world.handler = accepting
+    job = await world.register("+5", timeout_us=20 * SECOND, retry=RetryPolicy(max_attempts=1))
+    world.start("a")
+    await world.advance(8)
+    ((_, callback),) = world.arrived
+    assert await world.store.history.heartbeat(world.caller, callback.key, callback.token)
+    await world.kill("a")
+    world.start("b")
+    await world.advance(15)  # taken over, and heard of less than 20 seconds ago
+    assert await world.states(job) == [RunState.RUNNING]
+    await world.advance(10)
+    assert await world.states(job) == [RunState.DEAD]
 
 
 async def test_a_change_while_a_claim_is_answered_is_not_lost(world: Stepping) -> None:

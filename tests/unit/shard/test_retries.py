@@ -2,7 +2,6 @@ from uuid import uuid4
 
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import RunKey
-from wheelsched.core.partition import partition_of
 from wheelsched.ports import Retry
 from wheelsched.shard.retries import Retries
 
@@ -30,14 +29,15 @@ def test_what_comes_behind_the_furthest_reach_is_given_at_once() -> None:
     assert retries.take(NOW + SECOND, 10) == [retry]
 
 
-def test_partitions_that_go_take_their_retries_along() -> None:
+def test_some_may_be_discarded_of_many() -> None:
     retries = Retries(NOW, lambda: None)
     keys = [RunKey(uuid4(), NOW) for _ in range(50)]
     for key in keys:
         retries.put(Retry(key, NOW + SECOND))
-    gone = {partition_of(key.job_id) for key in keys[:25]}
-    retries.drop(gone)
-    left = [key for key in keys if partition_of(key.job_id) not in gone]
+    assert set(retries) == set(keys)
+    for key in keys[:25]:
+        retries.discard(key)
+    left = keys[25:]
     assert {retry.key for retry in retries.take(NOW + 2 * SECOND, 100)} == set(left)
 
 

@@ -79,7 +79,8 @@ def test_of_a_crowd_each_is_found_and_forgotten_by_its_key() -> None:
     assert unfinished.is_armed(again.key)
     assert unfinished.disarm(again)
     assert not unfinished.knows(again.key)
-    assert set(unfinished.all_keys()) == {run.key for run in runs if run is not runs[2]}
+    left = {run.key for run in runs if run is not runs[2]}
+    assert set(unfinished.attempted_of(JOB)) == left
     for run in (*runs[:2], *runs[3:]):
         assert unfinished.disarm(run)
     assert unfinished.armed_count == 0
@@ -102,7 +103,7 @@ def test_runs_that_others_left_live_are_known() -> None:
     assert unfinished.knows(key)
     assert not unfinished.is_idle(JOB)
     assert not unfinished.has_attempt(key)
-    assert list(unfinished.all_keys()) == [key]
+    assert list(unfinished.job_ids()) == [JOB]
     assert unfinished.live_count == 1
 
 
@@ -131,4 +132,9 @@ def test_what_runs_elsewhere_has_no_attempt_here() -> None:
     unfinished.begin(sent)
     unfinished.begin(accepted)
     unfinished.pause(accepted.key)
-    assert list(unfinished.attempted_keys()) == [waiting.key, sent.key]
+    attempted = [key for job_id in unfinished.job_ids() for key in unfinished.attempted_of(job_id)]
+    assert attempted == [waiting.key, sent.key]
+    assert unfinished.live_count == 2
+    unfinished.end(sent.key)
+    unfinished.end(sent.key)
+    assert unfinished.live_count == 1
