@@ -142,7 +142,8 @@ class Settle:
             if written.key in stale:
                 context.vitals.runs.stale_outcomes += 1
                 log.info("outcome.stale", **about_run(written.key, written.token))
-                self._end(written.key)
+                if not context.unfinished.has_later(written.key, written.token):
+                    self._end(written.key)
             else:
                 self._count(written)
                 self._follow(result, written)

@@ -114,6 +114,12 @@ class Unfinished:
         is_armed = any(run.key == key for run in self._armed.get(key.job_id, ()))
         return is_armed or (live is not None and live.armed is not None)
 
+    def has_later(self, key: RunKey, token: int) -> bool:
+        """Whether an attempt of the run with a later token is armed, or was begun, here."""
+        live = self.find(key)
+        armed = (run.token for run in self._armed.get(key.job_id, ()) if run.key == key)
+        return (live is not None and live.token > token) or any(other > token for other in armed)
+
     def has_any(self, job_id: UUID) -> bool:
         """Whether the job has anything unfinished."""
         return job_id in self._armed or job_id in self._live
