@@ -219,5 +219,6 @@ WORDS: Final[tuple[bytes, ...]] = (
     b'[{"run_id":"a","ok":true,"error":"b","retry":false},{"run_id":"a","ok":1}]',
     b"\xef\xbb\xbf\xff\x00\xed\xa0\x80",
     b"9" * 40,
+    b'{"a":1,"a":1,"b"',
     b'{"a":' * 70,
 )
