@@ -22,34 +22,37 @@ DISABLING = ("freeze", "store", "clock")
 def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
     for life in evidence.history.lives:
         if life.is_killed and life.until_us is not None:
-            for tenure in _held(evidence, life, life.until_us):
-                yield from _judge(evidence, report, tenure, life.until_us)
+            held = _held(evidence, life, life.until_us)
+            for arrival in _next_fires(evidence, held, life.until_us):
+                tenure = held[evidence.partitions[arrival.job]]
+                yield from _judge(evidence, report, arrival, tenure, life.until_us)
 
 
-def _held(evidence: Evidence, life: Life, killed_us: int) -> list[Tenure]:
-    """What a process owned when it was killed."""
-    return [
-        tenure
+def _held(evidence: Evidence, life: Life, killed_us: int) -> dict[int, Tenure]:
+    """What a process owned when it was killed, by partition."""
+    return {
+        tenure.partition: tenure
         for tenure in evidence.history.tenures
         if tenure.shard in life.shards
         and tenure.from_us <= killed_us
         and (tenure.until_us is None or tenure.until_us > killed_us)
-    ]
+    }
 
 
-def _judge(evidence: Evidence, report: Report, tenure: Tenure, killed_us: int) -> Iterator[Finding]:
-    for arrival in _next_fires(evidence, tenure, killed_us):
-        able_us = _able_since(evidence, killed_us, arrival.at_us)
-        if able_us is None:
-            continue
-        due_us = _due(evidence, arrival)
-        others = _other_kills(evidence, killed_us, arrival.at_us)
-        took_us = arrival.at_us - max(able_us, due_us, *others, killed_us)
-        if took_us > AT_MOST_US:
-            yield Finding("slow_takeover", arrival.job, arrival.due_us, f"{took_us} us")
-        has_waited = tenure.until_us is None or due_us <= tenure.until_us
-        if has_waited and not others:
-            report.takeovers_us.append(arrival.at_us - able_us)
+def _judge(
+    evidence: Evidence, report: Report, arrival: Arrival, tenure: Tenure, killed_us: int
+) -> Iterator[Finding]:
+    able_us = _able_since(evidence, killed_us, arrival.at_us)
+    if able_us is None:
+        return
+    due_us = _due(evidence, arrival)
+    others = _other_kills(evidence, killed_us, arrival.at_us)
+    took_us = arrival.at_us - max(able_us, due_us, *others, killed_us)
+    if took_us > AT_MOST_US:
+        yield Finding("slow_takeover", arrival.job, arrival.due_us, f"{took_us} us")
+    has_waited = tenure.until_us is None or due_us <= tenure.until_us
+    if has_waited and not others:
+        report.takeovers_us.append(arrival.at_us - able_us)
 
 
 def _other_kills(evidence: Evidence, killed_us: int, fired_us: int) -> list[int]:
@@ -64,15 +67,12 @@ def _other_kills(evidence: Evidence, killed_us: int, fired_us: int) -> list[int]
     ]
 
 
-def _next_fires(evidence: Evidence, tenure: Tenure, killed_us: int) -> list[Arrival]:
+def _next_fires(evidence: Evidence, held: dict[int, Tenure], killed_us: int) -> list[Arrival]:
     """The first arrival of each job under a later owner, where no worker was in the way."""
     found: dict[str, Arrival] = {}
     for arrival in sorted(evidence.history.arrivals, key=lambda arrival: arrival.at_us):
-        if (
-            arrival.at_us > killed_us
-            and arrival.token >> 32 > tenure.epoch
-            and evidence.partitions.get(arrival.job) == tenure.partition
-        ):
+        tenure = held.get(evidence.partitions.get(arrival.job, -1))
+        if tenure is not None and arrival.at_us > killed_us and arrival.token >> 32 > tenure.epoch:
             found.setdefault(arrival.job, arrival)
     return [
         arrival

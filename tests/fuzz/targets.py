@@ -218,6 +218,8 @@ WORDS: Final[tuple[bytes, ...]] = (
     Cursors(UUID(int=1), "jobs").write((1, "a")).encode(),
     b'[{"run_id":"a","ok":true,"error":"b","retry":false},{"run_id":"a","ok":1}]',
     b"\xef\xbb\xbf\xff\x00\xed\xa0\x80",
+    b'[{"run_id":"a","ok":true},{"run_id":"b\xd7","ok":true}]',
     b"9" * 40,
+    b'{"a":1,"a":1,"b"',
     b'{"a":' * 70,
 )

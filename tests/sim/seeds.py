@@ -21,7 +21,7 @@ KEPT = {
     380: "a job that was deleted during its claim fired",
     2070: "a run that was answered during the sweep was forgotten",
     2186: "a hand-over took the 202 of a run away",
-    20065: "the silence of an earlier attempt ended a run that was accepted again",
+    20065: "an earlier attempt, silent or stale, ended a run that was accepted again",
     30101: "a late look at an attempt that was over ended its run",
     10179: "a run was taken for ended while its next attempt was armed",
 }

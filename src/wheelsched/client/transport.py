@@ -151,7 +151,7 @@ def _is_passing(call: Call[Answer], failure: ApiError) -> bool:
 def _read(call: Call[Answer], response: Response) -> Answer:
     try:
         return call.read(response.body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidAnswer(f"{InvalidAnswer.__doc__}: {error}", status=response.status) from error
 
 

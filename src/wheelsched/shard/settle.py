@@ -207,7 +207,8 @@ class Settle:
         if written.key in stale:
             self._context.vitals.runs.stale_outcomes += 1
             log.info("outcome.stale", **about_run(written.key, written.token))
-            self._end(written.key, written.token)
+            if not self._context.unfinished.has_later(written.key, written.token):
+                self._end(written.key, written.token)
         else:
             self._count(written)
             self._follow(report, written)

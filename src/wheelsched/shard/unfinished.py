@@ -83,8 +83,7 @@ class Unfinished:
 
     def is_armed(self, key: RunKey) -> bool:
         """Whether an attempt of the run waits for its time."""
-        armed = self._armed.get(key.job_id, {})
-        return key in armed if isinstance(armed, dict) else armed.key == key
+        return self._find_armed(key) is not None
 
     def attempted_of(self, job_id: UUID) -> Iterator[RunKey]:
         """The runs of a job with an attempt that is armed or under way here."""
@@ -118,6 +117,11 @@ class Unfinished:
         """Whether an attempt of the run is armed or under way here."""
         live = self.find(key)
         return self.is_armed(key) or (live is not None and live.armed is not None)
+
+    def has_later(self, key: RunKey, token: int) -> bool:
+        """Whether an attempt of the run with a later token is armed, or was begun, here."""
+        live, armed = self.find(key), self._find_armed(key)
+        return any(run is not None and run.token > token for run in (live, armed))
 
     def has_any(self, job_id: UUID) -> bool:
         """Whether the job has anything unfinished."""
@@ -200,6 +204,12 @@ class Unfinished:
             if run.key == key:
                 return run
         return None
+
+    def _find_armed(self, key: RunKey) -> ArmedRun | None:
+        armed = self._armed.get(key.job_id, {})
+        if isinstance(armed, dict):
+            return armed.get(key)
+        return armed if armed.key == key else None
 
     def _add(self, live: LiveRun) -> None:
         """A run that goes on keeps its place among those of its job."""

@@ -68,6 +68,7 @@ encode_answers: Final = msgspec.json.Encoder().encode
 _decode_answers: Final = msgspec.json.Decoder(list[BatchAnswer]).decode
 _decode_answer: Final = msgspec.json.Decoder(BatchAnswer).decode
 _decode_raw: Final = msgspec.json.Decoder(list[Raw]).decode
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what they raise
 
 
 def read_answers(body: bytes) -> dict[str, BatchAnswer] | None:
@@ -78,10 +79,10 @@ def read_answers(body: bytes) -> dict[str, BatchAnswer] | None:
     """
     try:
         answers: Iterable[BatchAnswer] = _decode_answers(body)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         try:
             answers = _well_formed(_decode_raw(body))
-        except (msgspec.DecodeError, RecursionError):
+        except UNREADABLE:
             return None
     named: dict[str, BatchAnswer] = {}
     for answer in answers:
@@ -95,7 +96,7 @@ def _well_formed(elements: list[Raw]) -> list[BatchAnswer]:
     for element in elements:
         try:
             answers.append(_decode_answer(element))
-        except (msgspec.DecodeError, RecursionError):
+        except UNREADABLE:
             continue
     return answers
 

@@ -81,19 +81,26 @@ def _look_closely(body: bytes) -> object:
     if not text or text.isspace():
         raise InvalidJson("there is no JSON where some is needed")
     try:
-        tree = _QUICK.decode(text)
-        is_suspect = "\\u" in text or "\x00" in text or _may_be_deep(text)
+        tree, is_suspect = _decode(text)
     except JSONDecodeError as error:
         raise InvalidJson(
             f"{error.msg.lower()}: see line {error.lineno}, column {error.colno}"
         ) from None
     except RecursionError:
         raise _too_deep("") from None
-    except ValueError:  # ours, or the digits of a number
-        tree, is_suspect = _SLOW.decode(text), True
     if is_suspect:
         _check_tree(tree)
     return tree
+
+
+def _decode(text: str) -> tuple[object, bool]:
+    """The tree of a text, and whether there may be in it what is refused."""
+    try:
+        return _QUICK.decode(text), "\\u" in text or "\x00" in text or _may_be_deep(text)
+    except JSONDecodeError:
+        raise
+    except ValueError:  # ours, or the digits of a number; behind it the text may still be broken
+        return _SLOW.decode(text), True
 
 
 def _may_be_deep(text: str) -> bool:

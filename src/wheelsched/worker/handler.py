@@ -39,7 +39,7 @@ class Handler:
         """The payload as the function takes it, or `InvalidPayload`."""
         try:
             return self._decoder.decode(payload)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidPayload(f"{InvalidPayload.__doc__}: {error}") from error
 
     async def call(self, payload: object, run: Run, threads: Executor) -> None:

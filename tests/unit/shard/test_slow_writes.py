@@ -8,7 +8,7 @@ from tests.unit.shard.world import World
 from wheelsched.config import ShardConfig
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import RunKey, RunState
-from wheelsched.core.outcome import Failed, Outcome, Succeeded
+from wheelsched.core.outcome import Accepted, Failed, Outcome, Succeeded
 from wheelsched.core.policy import OnOverlap, OverlapPolicy
 from wheelsched.ports import Callback, Route, Settled
 
@@ -24,9 +24,11 @@ class Slow(World):
         self._settle = self.store.runs.settle
         self.store.runs.settle = self._settle_late  # type: ignore[method-assign] # slow on purpose
         self.handler = self._work
+        self.slow_from_s = 0.0
 
     async def _settle_late(self, settled: Sequence[Settled]) -> set[RunKey]:
-        await self.clock.sleep(SLOW_S * 1_000_000_000)
+        if self.now_s >= self.slow_from_s:
+            await self.clock.sleep(SLOW_S * 1_000_000_000)
         return await self._settle(settled)
 
     async def _work(self, route: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
@@ -70,6 +72,44 @@ async def test_a_run_that_failed_and_was_cancelled_is_not_tried_again(world: Slo
     await world.advance(100)
     assert set(world.keys.values()) == {1}
     assert (await world.states(job))[:2] == [RunState.CANCELLED] * 2
+
+
+async def test_the_outcome_of_an_earlier_attempt_does_not_end_a_later_one(world: Slow) -> None:
+    """A worker says that it failed before the shard has written that it had accepted."""
+
+    async def accept(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        return [Accepted(http_status=202)] * len(callbacks)
+
+    async def fail() -> None:
+        run, now_us = (await world.runs(job))[0], world.now_us()
+        assert run.token is not None
+        failed = Settled(
+            key=run.key,
+            token=run.token,
+            state=RunState.RETRYING,
+            started_at_us=now_us,
+            finished_at_us=now_us,
+            retry_at_us=now_us + SECOND,
+        )
+        assert await world.store.history.answer(world.caller, failed)
+
+    world.handler = accept
+    world.slow_from_s = 13
+    job = await world.register(
+        "every 10s", overlap=OverlapPolicy(policy=OnOverlap.SKIP), timeout_us=6 * SECOND
+    )
+    world.start()
+    await world.advance(12.5)
+    await fail()  # the second attempt is at 13.5, and is accepted
+    await world.advance(1.5)
+    await fail()  # the third is when the watch over the first looks up
+    await world.advance(20)
+    first = world.arrived[0][1].key
+    assert [(callback.key, callback.attempt) for _, callback in world.arrived] == [
+        (first, 1),
+        (first, 2),
+        (first, 3),
+    ]
 
 
 async def test_a_hand_over_waits_until_every_end_is_written(world: Slow) -> None:

@@ -119,3 +119,9 @@ def test_every_name_goes_through_a_header(name: str) -> None:
     written = write_name(name)
     assert all("!" <= character <= "~" for character in written)
     assert read_name(written) == name
+
+
+def test_an_answer_that_is_no_text_names_no_run() -> None:
+    answers = read_answers(b'[{"run_id": "a", "ok": true}, {"run_id": "b\xd7", "ok": true}]')
+    assert answers is not None
+    assert answers.keys() == {"a"}
