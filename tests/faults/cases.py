@@ -31,4 +31,4 @@ async def hold(scenario: Scenario, server: Server) -> None:
     """Runs a scenario, and fails if a promise is broken."""
     verdict = await run_experiment(scenario, server)
     print(verdict.word, *verdict.slow, *verdict.remarks)
-    assert verdict.broken == ()
+    assert not verdict.broken, "\n".join(verdict.broken)

@@ -66,6 +66,7 @@ class Logbook:
         self.faults: list[Fault] = []
         self.offsets: list[Offset] = []
         self.clock_errors: list[ClockError] = []
+        self.stalls_us: list[int] = []
         self.returns_us: list[int] = []  # when Postgres was back
 
     @contextmanager
@@ -76,6 +77,11 @@ class Logbook:
             yield
         finally:
             self.note(kind, from_us, shard)
+
+    def stalled(self, kind: FaultKind, from_us: int) -> None:
+        """The machine itself was away for a while."""
+        self.stalls_us.append(now_us() - from_us)
+        self.note(kind, from_us)
 
     def note(self, kind: FaultKind, from_us: int, shard: str | None = None) -> None:
         self.faults.append(Fault(kind=kind, from_us=from_us, until_us=now_us(), shard=shard))

@@ -74,6 +74,15 @@ class Program:
             if named in line
         ]
 
+    @property
+    def complaints(self) -> list[str]:
+        """What it logged that no fault should bring about: errors without a name."""
+        return [
+            line
+            for line in self.log.read_text().splitlines()
+            if "Traceback" in line or '"level": "error"' in line
+        ]
+
     async def until_logged(self, event: str, count: int = 1) -> dict[str, object]:
         """The latest line about an event, once there are so many."""
         async with asyncio.timeout(PATIENCE_S):

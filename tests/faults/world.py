@@ -17,6 +17,7 @@ from random import Random
 
 import aiohttp
 import asyncpg
+import msgspec
 from tests.checker.records import ClockError, Offset
 from tests.faults.client import Client, Trickle, now_us
 from tests.faults.clock_shim import ClockShim
@@ -25,6 +26,7 @@ from tests.faults.logbook import OVERDUE, UNFINISHED, Connection, Logbook, read_
 from tests.faults.processes import PATIENCE_S, Api, Shard, WorkerProcess
 from tests.faults.proxy import Proxy
 from tests.faults.server import Server
+from tests.faults.stalls import note_stalls
 
 Look = Callable[[Connection], Awaitable[bool]]
 QUIESCE_S = 150
@@ -46,6 +48,7 @@ class World:
         self.shim: ClockShim | None = None  # of the database
         self.host_shim: ClockShim | None = None  # of the shards
         self.shard_environment: dict[str, str] = {}
+        self._ended: set[str] = set()  # the shards that were ended on purpose
         self.broken: list[str] = []  # what a scenario has seen by itself
         self.remarks: list[str] = []
         self.worker = WorkerProcess("worker", directory)
@@ -55,7 +58,7 @@ class World:
         self.api = Api("api", directory / "api.log")
         self._stopped = asyncio.Event()
         self._trickling: asyncio.Task[None] | None = None
-        self._asking: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
 
     async def open(self, shards: int) -> None:
         """Starts everything but the load."""
@@ -67,16 +70,19 @@ class World:
         )
         self.client = Client(str(url))
         self._stack.push_async_callback(self.client.close)
-        self._asking = asyncio.create_task(self._ask_for_errors())
+        self._watching = [
+            asyncio.create_task(self._ask_for_errors()),
+            asyncio.create_task(note_stalls(self.logbook, self.server.home)),
+        ]
         await self.until_owned(shards)
 
     async def close(self) -> None:
         """Ends everything, however far it came."""
         self._stopped.set()
-        for task in (self._trickling, self._asking):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        tasks = [*self._watching, *([self._trickling] if self._trickling else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for program in (*self.shards.values(), self.api, self.worker, self.other):
             if program.is_running:
                 await program.kill()
@@ -91,15 +97,18 @@ class World:
             await self._line(name)
         url = self.proxies[name].url(self.database)
         await self.shards[name].run(url, self.shard_environment)
+        self._ended.discard(name)
 
     async def kill(self, name: str) -> None:
         """`kill -9`."""
         shard = self.shards[name]
+        self._ended.add(name)
         with self.logbook.fault("crash", shard.shard_id):
             await shard.kill()
 
     async def stop(self, name: str) -> None:
         """SIGTERM: it hands over, and goes."""
+        self._ended.add(name)
         with self.logbook.fault("leave", self.shards[name].shard_id):
             code = await self.shards[name].stop()
         self.require(code == 0, f"{name} ended with {code} after SIGTERM")
@@ -187,6 +196,9 @@ class World:
             proxy.heal()
         await self.worker.calm()
         await self.other.calm()
+        for name, shard in self.shards.items():
+            is_ours = name in self._ended
+            self.require(shard.is_running or is_ours, f"{name} has ended by itself")
         if not any(shard.is_running for shard in self.shards.values()):
             await self.start_shard("shard-1")
         return now_us()
@@ -209,16 +221,25 @@ class World:
                 await self.stop(name)
         for program in (self.api, self.worker, self.other):
             await program.stop()
+        for one in (*self.shards.values(), self.api):
+            self.require(not one.complaints, f"{one.name}: {one.complaints[:1]}")
 
     async def dump(self, healed_us: int) -> Observation:
         """The three logs, and what was seen beside them."""
         unknown = sum(request.result == "unknown" for request in self.client.requests)
         if unknown:
             self.remarks.append(f"{unknown} requests of the client without an answer")
+        if stalls_us := self.logbook.stalls_us:
+            longest_s = max(stalls_us) / 1_000_000
+            self.remarks.append(
+                f"the machine itself stalled {len(stalls_us)} times, up to {longest_s:.1f} s"
+            )
         records = (self.worker.records, self.other.records)
         said = (self.client.requests, records)
+        history = await read_history(self.server, self.database, self.logbook, healed_us, said)
+        (self.directory / "history.json").write_bytes(msgspec.json.encode(history))
         return Observation(
-            history=await read_history(self.server, self.database, self.logbook, healed_us, said),
+            history=history,
             broken=tuple(self.broken),
             remarks=tuple(self.remarks),
             returns_us=tuple(self.logbook.returns_us),
