@@ -27,11 +27,12 @@ class ApiProcess(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def running_api(database_url: str) -> AsyncIterator[ApiProcess]:
+async def running_api(database_url: str, niceness: int = 0) -> AsyncIterator[ApiProcess]:
     """An API of this machine's programs, ready."""
     port = free_port()
     address = ["--listen", f"127.0.0.1:{port}", "--log-level", "warning"]
-    process = subprocess.Popen([*API, "--database-url", database_url, *address])
+    command = ["nice", "-n", str(niceness), *API, "--database-url", database_url, *address]
+    process = subprocess.Popen(command)  # `nice` becomes what it starts
     try:
         api = ApiProcess(f"http://127.0.0.1:{port}", process.pid)
         await _until_ready(api.url)

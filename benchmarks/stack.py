@@ -62,7 +62,7 @@ class Stack:
 
     def __init__(self, directory: Path, url: str, database: Database, worker_port: int) -> None:
         self._directory = directory
-        self._url = url
+        self.url = url
         self._database = database
         self._store = PostgresStore(database)
         self._port = worker_port
@@ -83,7 +83,7 @@ class Stack:
         self._sink = subprocess.Popen(
             [sys.executable, HERE / "sink.py", str(self._port), self._directory / "arrivals"]
         )
-        self._shard = subprocess.Popen([*SHARD, "--database-url", self._url])
+        self._shard = subprocess.Popen([*SHARD, "--database-url", self.url])
         await self._until("SELECT count(owner) = 256 FROM partitions")
 
     async def register(self, dues_us: Sequence[int], *, batch: int) -> set[str]:
@@ -107,10 +107,13 @@ class Stack:
         settled_us: int = await self._database.fetchval("SELECT max(finished_at) FROM runs")
         return max(settled_us, now_us())
 
-    async def latenesses_us(self) -> list[int]:
-        """How late each run went to the socket, as the history has it."""
+    async def latenesses_us(self, since_us: int = 0, until_us: int = 2**52) -> list[int]:
+        """How late each run that was due then went to the socket, as the history has it."""
         rows = await self._database.fetch(
-            "SELECT lateness_us FROM runs WHERE lateness_us IS NOT NULL ORDER BY 1"
+            "SELECT lateness_us FROM runs WHERE lateness_us IS NOT NULL"
+            " AND due_at >= $1 AND due_at < $2 ORDER BY 1",
+            since_us,
+            until_us,
         )
         return [row["lateness_us"] for row in rows]
 

@@ -67,7 +67,6 @@ class Bulk:
                 described_body=list[JobDocument],
                 content_types=(JSON, NDJSON),
                 max_body_bytes=self._config.max_bulk_bytes,
-                max_at_once=self._config.max_bulks,
                 answer=BulkAnswer,
             ),
         )

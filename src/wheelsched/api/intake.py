@@ -22,7 +22,7 @@ from wheelsched.core.egress import EgressRules
 from wheelsched.core.idempotency import check_template
 from wheelsched.core.labels import check_name, check_tags
 from wheelsched.core.model import DEFAULT_IDEMPOTENCY_KEY, Job, JobState, Target
-from wheelsched.core.schedule import Spec, first_due_us, parse
+from wheelsched.core.schedule import Spec, first_due_us, one_off_like, parse
 from wheelsched.core.state import JobEvent, move_job
 from wheelsched.core.written import Policies, read_policies
 from wheelsched.errors import PayloadTooLarge
@@ -59,6 +59,7 @@ class Intake:
         self._rules = rules
         self._shared: dict[tuple[bytes, Shape], _Shared] = {}
         self._frames: dict[Shape, _Frame] = {}
+        self._one_offs: dict[Shape, _Shared] = {}
 
     def register(self, document: JobDocument, job_id: UUID, tenant_id: UUID) -> Registration:
         """The new job of a document and its first due time, or `InvalidDocument`."""
@@ -125,11 +126,23 @@ class Intake:
         frame_shape = _shape_of_frame(document)
         shape = bytes(document.schedule), frame_shape
         shared = self._shared.get(shape)
-        if shared is None:
-            fields = self._judge(document, frame_shape)
-            due_us = self._common_due_us(fields["spec"], fields["misfire"].grace_us)
-            shared = self._shared[shape] = _Shared(fields, due_us)
+        if shared is not None:
+            return shared
+        if frame_shape in self._one_offs and (like := self._like(document, frame_shape)):
+            return like
+        fields = self._judge(document, frame_shape)
+        due_us = self._common_due_us(fields["spec"], fields["misfire"].grace_us)
+        shared = self._shared[shape] = _Shared(fields, due_us)
+        if fields["spec"].kind == "at":
+            self._one_offs[frame_shape] = shared
         return shared
+
+    def _like(self, document: JobDocument, frame_shape: Shape) -> "_Shared | None":
+        """A one-off that differs from one before by its time alone, as those of one import do."""
+        text = msgspec.json.decode(document.schedule)
+        fields = self._one_offs[frame_shape].fields
+        found = isinstance(text, str) and one_off_like(text, fields["spec"], now_us=self._now_us)
+        return _Shared(fields | {"spec": found[0]}, found[1]) if found else None
 
     def _common_due_us(self, spec: Spec, grace_us: int) -> int | None:
         """The first due time, where all jobs have the same; None where their ids choose it."""

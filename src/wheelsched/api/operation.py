@@ -101,7 +101,6 @@ class Operation(Struct, frozen=True, kw_only=True):
     content_types: tuple[str, ...] = (JSON,)
     described_body: Any = None  # where `body` is bytes
     max_body_bytes: int = MAX_DOCUMENT_BYTES
-    max_at_once: int | None = None
 
     @property
     def name(self) -> str:

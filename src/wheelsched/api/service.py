@@ -39,14 +39,14 @@ class Service:
         self._replays = replays
         self._surroundings = surroundings
         self._config = config
-        self._places = Places(config.max_in_flight)
+        self._places = Places(config)
 
     def handler(self, operation: Operation) -> Handler:
         """What the router calls for an operation."""
         return partial(self._answer, operation)
 
     async def _answer(self, operation: Operation, request: web.Request) -> web.Response:
-        with self._places.take(operation):
+        with self._places.take(operation, request):
             return await self._answer_in_place(operation, request)
 
     async def _answer_in_place(self, operation: Operation, request: web.Request) -> web.Response:

@@ -10,10 +10,12 @@ from typing import Final, cast, get_args
 from uuid import UUID
 from zoneinfo import available_timezones
 
+from msgspec.structs import replace
+
 from wheelsched.core import at, bounds, cron, every, rrule, rrule_bounds
 from wheelsched.core.acceptance import check_due, check_jitter, never_due, search_from
 from wheelsched.core.compile import compile_schedule
-from wheelsched.core.dst import timeline
+from wheelsched.core.dst import instant_us, timeline
 from wheelsched.core.duration import MILLISECOND, MINUTE, SECOND, parse_duration
 from wheelsched.core.fields import escaped, shown
 from wheelsched.core.spec import END_US, DstGap, DstOverlap, Kind, Spec
@@ -35,6 +37,7 @@ from wheelsched.errors import (
 MAX_EXPRESSION: Final = 255
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _OPTIONS: Final = ("start", "end", "exclude")
+_UNBOUNDED: Final = (None, None, ())
 _DST_GAPS: Final = get_args(DstGap)
 _DST_OVERLAPS: Final = get_args(DstOverlap)
 # Files beside the zones that mean whatever a host was set up with.
@@ -98,6 +101,27 @@ def first_due_us(spec: Spec, job_id: UUID, *, now_us: int, grace_us: int = MINUT
         with _PointingAt("/schedule"):
             raise never_due(spec, schedule, choose, now_us=now_us, grace_us=grace_us)
     return due_us
+
+
+def one_off_like(text: str, like: Spec, *, now_us: int) -> tuple[Spec, int] | None:
+    """A one-off that differs from another by its time alone, and when it is due.
+
+    What `parse` and `first_due_us` give, in a third of the time; None where only they can tell, as
+    of a time that is past, or local, or none at all.
+    """
+    bounds_of_like = like.start_us, like.end_us, like.exclude
+    if like.kind != "at" or like.jitter_us or bounds_of_like != _UNBOUNDED:
+        return None
+    try:
+        moment = at.read_moment(text)
+    except InvalidInstant:
+        return None
+    if moment.tzinfo is None:
+        return None
+    due_us = instant_us(moment)
+    if not now_us < due_us < END_US:
+        return None
+    return replace(like, expression=at.normalise(text)), due_us
 
 
 class _PointingAt:

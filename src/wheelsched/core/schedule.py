@@ -9,7 +9,7 @@ a job, is due at least once for that job.
 """
 
 from wheelsched.core.compile import compile_schedule
-from wheelsched.core.registration import first_due_us, parse
+from wheelsched.core.registration import first_due_us, one_off_like, parse
 from wheelsched.core.spec import DstGap, DstOverlap, Kind, Schedule, Spec
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "Spec",
     "compile_schedule",
     "first_due_us",
+    "one_off_like",
     "parse",
 ]

@@ -5,6 +5,7 @@ listens on the loopback.
 """
 
 import asyncio
+import os
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -50,10 +51,15 @@ LOCAL_QUOTA: Final = 10_000_000
 
 
 class ApiDaemonConfig(Struct, frozen=True, kw_only=True, tag="api"):
-    """Everything that an API process is told."""
+    """Everything that an API process is told.
+
+    `niceness` lowers its priority where it shares a machine with shards: an answer can wait for
+    some milliseconds, a run cannot.
+    """
 
     store: StoreConfig
     api: ApiConfig = ApiConfig()
+    niceness: int = 0
 
 
 async def run_api(
@@ -66,6 +72,7 @@ async def run_api(
     stopping = asyncio.Event()
     heed_signals(stopping)
     collect_seldom()
+    os.nice(config.niceness)
     async with open_api(config, stopping) as server:
         on_ready(server.url)
         log.info("api.listening", url=server.url, auth=config.api.auth)

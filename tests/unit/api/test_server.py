@@ -77,7 +77,7 @@ async def test_under_load_what_was_answered_is_kept_and_the_rest_refused() -> No
 
 @pytest.mark.parametrize(
     ("path", "body", "settings"),
-    [("/jobs", None, {"max_in_flight": 2}), ("/jobs/bulk", [], {"max_bulks": 2})],
+    [("/jobs", None, {"max_in_flight": 2}), ("/jobs/bulk", [], {"max_held_bytes": 5})],
 )
 async def test_beyond_its_places_the_api_says_come_again(
     monkeypatch: pytest.MonkeyPatch, path: str, body: Any, settings: dict[str, int]

@@ -1,14 +1,17 @@
 """Bad input, one by one: each is refused where it is wrong, and told what would be right."""
 
+from datetime import UTC, datetime
 from uuid import UUID
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.core.due import JOB, us
 
 from wheelsched import errors
 from wheelsched.core.duration import HOUR, MINUTE
-from wheelsched.core.schedule import Spec, compile_schedule, first_due_us, parse
+from wheelsched.core.schedule import Spec, compile_schedule, first_due_us, one_off_like, parse
 
 NOW = us("2026-11-16T03:00")
 CRON = "0 9 * * 1"
@@ -362,3 +365,40 @@ def test_a_spec_survives_the_store() -> None:
         now_us=NOW,
     )
     assert msgspec.json.decode(msgspec.json.encode(spec), type=Spec) == spec
+
+
+INSTANTS = st.builds(
+    lambda at_ms, offset: datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat()[:-6] + offset,
+    st.integers(-86_400_000, 7_300_000_000_000),
+    st.sampled_from(["", "Z", "+00:00", "-0330", "+14"]),
+) | st.sampled_from(
+    ["2030-01-01 00:00:00.1239+05:30", " 2030-01-01T00:00Z ", "every 5m", "0 9 * * 1", "2030-13-01"]
+)
+
+
+@given(INSTANTS, st.sampled_from(["UTC", "America/New_York"]))
+def test_a_one_off_like_another_is_what_it_is_by_itself(text: str, timezone: str) -> None:
+    like = parse("2030-01-01T00:00:00Z", timezone=timezone, now_us=NOW)
+    found = one_off_like(text, like, now_us=NOW)
+    if found is not None:
+        spec = parse(text, timezone=timezone, now_us=NOW)
+        assert found == (spec, first_due_us(spec, UUID(int=1), now_us=NOW))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "text"),
+    [
+        ({"at": "2030-01-01T00:00:00Z", "end": "2031-01-01"}, "2032-01-01T00:00:00Z"),
+        ({"at": "2030-01-01T00:00:00Z", "start": "1970-01-01T00:00:00Z"}, "2032-01-01T00:00:00Z"),
+        ("every 5m", "2032-01-01T00:00:00Z"),
+        ("2030-01-01T00:00:00Z", "2032-01-01T00:00:00"),
+        ("2030-01-01T00:00:00Z", "2020-01-01T00:00:00Z"),
+    ],
+)
+def test_what_is_not_like_another(schedule: object, text: str) -> None:
+    assert one_off_like(text, parse(schedule, now_us=NOW), now_us=NOW) is None
+
+
+def test_a_plain_time_is_like_another() -> None:
+    like = parse("2030-01-01T00:00:00Z", now_us=NOW)
+    assert one_off_like("2032-01-01T00:00:00+01:00", like, now_us=NOW) is not None
