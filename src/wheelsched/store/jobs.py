@@ -88,9 +88,10 @@ class PostgresJobs:
                     QUERIES["change_state"], job_id, JobState.PAUSED, JobState.ACTIVE
                 )
                 await connection.execute(QUERIES["stop_timer"], job_id)
-                await _withdraw(connection, job_id, SkipReason.PAUSED)
                 entry = changed("pause", job)
                 await note(connection, caller.tenant_id, caller.actor, entry)
+            # Its worker may have paused it before, which leaves what is armed.
+            await _withdraw(connection, job_id, SkipReason.PAUSED)
             return await _acknowledged(connection, job_id)
 
     async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:

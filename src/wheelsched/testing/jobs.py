@@ -104,8 +104,8 @@ class MemoryJobs:
         if job.state is JobState.ACTIVE:
             self._change_state(job, JobState.PAUSED)
             self._tables.timers.pop(job_id, None)
-            self._withdraw(job_id, SkipReason.PAUSED)
             self._note(caller, "pause", job)
+        self._withdraw(job_id, SkipReason.PAUSED)
         return self._acknowledged(job_id)
 
     async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
