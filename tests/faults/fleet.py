@@ -22,7 +22,7 @@ JUMP_US = 3_600 * SECOND_US
 
 async def hot_second(world: World) -> None:
     """Many jobs on one second; a shard dies when the first of them has arrived."""
-    ahead_s = 6 + HOT_JOBS // 2_500  # to register them, and to arm them in time
+    ahead_s = 6 + HOT_JOBS // 1_000  # to register them, and to arm them in time
     due_us = now_us() // SECOND_US * SECOND_US + ahead_s * SECOND_US
     url = f"{world.other.url}/ok"
     for start in range(0, HOT_JOBS, BULK):

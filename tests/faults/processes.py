@@ -80,7 +80,7 @@ class Program:
         return [
             line
             for line in self.log.read_text().splitlines()
-            if "Traceback" in line or '"level": "error"' in line
+            if line.startswith("Traceback") or '"level": "error"' in line
         ]
 
     async def until_logged(self, event: str, count: int = 1) -> dict[str, object]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.checker.records import Arrival, Fault, History, RunRow
+from tests.checker.records import Arrival, Fault, History, Request, RunRow
 from tests.faults.experiment import Load, Scenario, observe, run_experiment
 from tests.faults.freezes import frozen
 from tests.faults.judge import Observation, judge, unavailable
@@ -124,6 +124,30 @@ def test_what_was_tampered_with_is_found(
     assert verdict.word == "BROKEN"
     assert verdict.found[finding]
     assert "| BROKEN |" in write_table([verdict])
+
+
+def test_a_gap_is_told_apart_and_not_kept(seen: Observation) -> None:
+    """Only of a job that was paused just after; a due time of any other job is lost."""
+    run = plain_run(seen.history)
+    sent_us = run.due_us + 20_000
+    pause = Request(
+        verb="pause",
+        job=run.job,
+        tenant=run.tenant,
+        sent_us=sent_us,
+        answered_us=sent_us + 1,
+        result="ok",
+    )
+    paused = replace(
+        without_a_run(seen.history),
+        requests=(*seen.history.requests, pause),
+        arrivals=tuple(one for one in seen.history.arrivals if one.job != run.job),
+        runs=tuple(one for one in seen.history.runs if one.job != run.job),
+        faults=(),
+    )
+    verdict = judge("gap", replace(seen, history=paused))
+    assert f"lost {run.job} {run.due_us}" in " ".join(verdict.gaps)
+    assert verdict.word != "kept"
 
 
 def test_what_a_scenario_has_seen_counts(seen: Observation) -> None:

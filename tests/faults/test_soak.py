@@ -12,7 +12,8 @@ async def test_a_short_soak(server: Server) -> None:
     seed = random.SystemRandom().randrange(1_000_000)
     print(f"seed {seed}")
     scenario = soak_scenario("a short soak", CI_SOAK_S)
-    assert (await run_experiment(scenario, server, seed)).broken == ()
+    verdict = await run_experiment(scenario, server, seed)
+    assert not verdict.broken, "\n".join(verdict.broken)
 
 
 @cases(SCENARIOS)

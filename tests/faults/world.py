@@ -29,7 +29,7 @@ from tests.faults.server import Server
 from tests.faults.stalls import note_stalls
 
 Look = Callable[[Connection], Awaitable[bool]]
-QUIESCE_S = 150
+QUIESCE_S = 300
 POLL_S = 0.1
 ASK_S = 1.0
 
