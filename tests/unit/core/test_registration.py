@@ -393,6 +393,7 @@ def test_a_one_off_like_another_is_what_it_is_by_itself(text: str, timezone: str
         ("every 5m", "2032-01-01T00:00:00Z"),
         ("2030-01-01T00:00:00Z", "2032-01-01T00:00:00"),
         ("2030-01-01T00:00:00Z", "2020-01-01T00:00:00Z"),
+        ("2030-01-01T00:00:00Z", "2199-12-31T23:59:59-05:00"),
     ],
 )
 def test_what_is_not_like_another(schedule: object, text: str) -> None:
