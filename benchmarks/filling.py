@@ -5,6 +5,7 @@ from uuid import UUID
 
 from msgspec import Raw
 
+from wheelsched.core.every import interval_us
 from wheelsched.core.model import Job, Target
 from wheelsched.core.spec import Spec
 from wheelsched.store.database import Database
@@ -35,6 +36,16 @@ FILL = """
     FROM made
 """
 
+# Filling takes minutes. What came due meanwhile moves on by whole intervals, so that a shard that
+# is started then finds a horizon and no backlog.
+MOVE_ON = """
+    UPDATE timers SET due_at = due_at + ($2::bigint * interval '1 microsecond')
+        * ceil(extract(epoch FROM now() + interval '5 seconds' - due_at) * 1e6 / $2)::float8
+    FROM jobs
+    WHERE jobs.job_id = timers.job_id AND jobs.name LIKE $1
+        AND timers.due_at < now() + interval '5 seconds'
+"""
+
 
 class Filling(NamedTuple):
     """So many jobs, each every so often, first due at random within a span."""
@@ -58,6 +69,8 @@ async def fill(database: Database, tenant_id: UUID, worker_port: int, filling: F
             span = (filling.start_us, filling.span_us)
             arguments = (first, last, tenant_id, *span, template, prefix)
             await connection.execute(FILL, *arguments, timeout=STATEMENT_S)
+        interval = interval_us(filling.every)
+        await connection.execute(MOVE_ON, f"{prefix}%", interval, timeout=STATEMENT_S)
         await connection.execute(
             "INSERT INTO job_counts VALUES ($1, $2) ON CONFLICT (tenant_id)"
             " DO UPDATE SET jobs = job_counts.jobs + excluded.jobs",
