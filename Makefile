@@ -87,7 +87,7 @@ $(NODE_PEERS:%=$(PEERS)/%/.installed): $(PEERS)/%/.installed: benchmarks/peers/n
 	@touch $@
 
 # One that cannot be installed is shown as failed.
-bench-peers: setup ## what others do, on the same Postgres, with the same work: half an hour
+bench-peers: setup ## what others do, on the same Postgres, with the same work: about an hour
 	-$(MAKE) --keep-going $(PYTHON_PEERS:%=$(PEERS)/%/.installed) $(NODE_PEERS:%=$(PEERS)/%/.installed)
 	$(BENCH) bench_peers.py
 
