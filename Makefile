@@ -10,7 +10,8 @@ EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/aio/*.pyx \
 WHEEL_TESTS := tests/unit/wheel tests/unit/aio tests/property/test_wheel.py tests/property/test_aio.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-asan sim faults fuzz audit bench lint types dist check clean
+.PHONY: help setup demo test test-long test-asan sim faults fuzz audit bench bench-full bench-peers
+.PHONY: lint types dist check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -77,9 +78,41 @@ audit: setup ## the dependencies against the advisories that are known; asks a s
 	--path $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
 	|| { echo 'not audited, or not clean: see above' >&2; exit 1; }
 
+BENCH := cd benchmarks && ../$(BIN)/python -m pytest -o addopts= --tb=short \
+	--benchmark-columns=min,median,rounds --benchmark-sort=name
+SHORT := $(filter-out bench_peers.py,$(notdir $(wildcard benchmarks/bench_*.py)))
+
 bench: setup ## the benchmarks, some minutes; ONLY=wheel runs one of them
-	cd benchmarks && ../$(BIN)/python -m pytest -o addopts= \
-	--benchmark-columns=min,median,rounds --benchmark-sort=name bench_$(or $(ONLY),*).py
+	$(BENCH) $(if $(ONLY),bench_$(ONLY).py,$(SHORT))
+
+# Each goes on when the one before has missed a target or failed; what it left is in results/.
+bench-full: setup ## the benchmarks at the sizes they are designed for: hours, and 20 GB of disk
+	-$(BENCH) bench_wheel.py bench_loop.py bench_schedule.py bench_dispatch.py
+	-export WHEELSCHED_BENCH_TIMERS=2000000 WHEELSCHED_BENCH_RUNS=100000; $(BENCH) bench_store.py
+	-export WHEELSCHED_BENCH_RUNS=20000,100000,500000; $(BENCH) bench_hot_second.py
+	-export WHEELSCHED_BENCH_SECONDS=60; $(BENCH) bench_lateness.py
+	-export WHEELSCHED_BENCH_RATE=2800 WHEELSCHED_BENCH_SECONDS=300; $(BENCH) bench_steady.py
+	-export WHEELSCHED_BENCH_TIMERS=167000; $(BENCH) bench_takeover.py
+	-export WHEELSCHED_BENCH_JOBS=10000000; $(BENCH) bench_restart.py
+
+PEERS := build/peers
+PYTHON_PEERS := procrastinate pgqueuer apscheduler3 apscheduler4
+NODE_PEERS := pg-boss graphile-worker
+
+$(PYTHON_PEERS:%=$(PEERS)/%/.installed): $(PEERS)/%/.installed: benchmarks/peers/python/%.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --no-deps --requirement $<
+	@touch $@
+
+$(NODE_PEERS:%=$(PEERS)/%/.installed): $(PEERS)/%/.installed: benchmarks/peers/npm/%/package-lock.json
+	mkdir -p $(@D) && cp $(<D)/package.json $< $(@D)
+	cd $(@D) && npm ci --no-audit --no-fund
+	@touch $@
+
+# One that cannot be installed is shown as failed.
+bench-peers: setup ## what others do, on the same Postgres, with the same work: about an hour
+	-$(MAKE) --keep-going $(PYTHON_PEERS:%=$(PEERS)/%/.installed) $(NODE_PEERS:%=$(PEERS)/%/.installed)
+	$(BENCH) bench_peers.py
 
 lint: setup ## ruff, cython-lint and the import contracts
 	$(BIN)/ruff check

@@ -179,13 +179,15 @@ class Side:
 @pytest.mark.timeout(600)
 async def test_bulk(record: Record) -> None:
     record.targets = TARGETS
-    with durable_server() as (_, url):
-        connection = await asyncpg.connect(url, server_settings={"search_path": "wheelsched"})
+    with durable_server() as server:
+        connection = await asyncpg.connect(
+            server.url, server_settings={"search_path": "wheelsched"}
+        )
         await migrate(connection)
         postmaster = await connection.fetchval(
             "SELECT split_part(pg_read_file('postmaster.pid'), chr(10), 1)::integer"
         )
-        async with running_api(url) as api, aiohttp.ClientSession(api.url) as session:
+        async with running_api(server.url) as api, aiohttp.ClientSession(api.url) as session:
             clients, bare = Clients(session), Bare(connection)
             sides = [
                 Side("alike", OURS, 1),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
+import pytest
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -36,6 +40,17 @@ class Record:
         self.ours = ours
         self.figures: list[Figure] = []
         self.targets: list[Target] = []
+        self.failures: dict[tuple[str, str], str] = {}  # by workload and rival
+        self.samples: dict[tuple[str, str], Sequence[float]] = {}  # what plots are made of
+
+    @contextmanager
+    def failing_as(self, workload: str, rival: str) -> Iterator[None]:
+        """Keeps what went wrong for the table; the benchmark fails as it would have."""
+        try:
+            yield
+        except (Exception, pytest.fail.Exception) as error:
+            self.failures[workload, rival] = " ".join((str(error) or repr(error)).split())[-300:]
+            raise
 
     def add(self, workload: str, rival: str, size: int, value: float, unit: str = "ns") -> None:
         self.figures.append(Figure(workload, rival, size, value, unit))
@@ -56,18 +71,24 @@ class Record:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "figures": [figure._asdict() for figure in self.figures],
+            "figures": [figure._asdict() for figure in self.figures if math.isfinite(figure.value)],
+            "failures": [
+                {"workload": workload, "rival": rival, "error": error}
+                for (workload, rival), error in self.failures.items()
+            ],
             "targets": [
                 {**target._asdict(), "reached": self.reached(target)} for target in self.targets
             ],
         }
 
     def table(self) -> str:
-        return "\n".join([*self._figure_lines(), "", *self._target_lines()])
+        parts = [self._figure_lines(), self._failure_lines(), self._target_lines()]
+        return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
     def _figure_lines(self) -> list[str]:
         rows: dict[tuple[str, int, str], dict[str, float]] = defaultdict(dict)
-        rivals = list(dict.fromkeys(figure.rival for figure in self.figures))
+        named = [figure.rival for figure in self.figures]
+        rivals = list(dict.fromkeys(named + [rival for _, rival in self.failures]))
         for figure in self.figures:
             rows[figure.workload, figure.size, figure.unit][figure.rival] = figure.value
         lines = [
@@ -75,11 +96,19 @@ class Record:
             "|---|--:|---|" + "--:|" * len(rivals),
         ]
         for (workload, size, unit), values in rows.items():
-            cells = [f"{values[rival]:,.0f}" if rival in values else "" for rival in rivals]
+            cells = [_shown(values[rival]) if rival in values else "" for rival in rivals]
             lines.append(f"| {workload} | {size:,} | {unit} | " + " | ".join(cells) + " |")
         return lines
 
+    def _failure_lines(self) -> list[str]:
+        return [
+            f"FAILED: {rival}, {workload}: {error}"
+            for (workload, rival), error in self.failures.items()
+        ]
+
     def _target_lines(self) -> list[str]:
+        if not self.targets:
+            return []
         lines = ["| target | wanted | reached | |", "|---|--:|--:|---|"]
         for target in self.targets:
             reached = self.reached(target)
@@ -124,3 +153,9 @@ class Record:
             panel.axis("off")
         figure.savefig(path, dpi=110)
         plt.close(figure)
+
+
+def _shown(value: float) -> str:
+    if math.isinf(value):
+        return "never"
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:,.1f}"

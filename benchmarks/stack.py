@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -11,12 +12,15 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
+import aiohttp
 import asyncpg
 from msgspec import Raw
 
+from filling import Filling, fill
+from processes import Usage, tree_cpu_s, usage_of
 from wheelsched.config import EmbeddedConfig, StoreConfig
 from wheelsched.core.model import Job, RunKey, Target, format_run_id
 from wheelsched.core.spec import Spec
@@ -31,6 +35,7 @@ HERE = Path(__file__).parent
 SHARD = [sys.executable, "-m", "wheelsched", "shard", "--egress-allow", "127.0.0.0/8"]
 REGISTERED_AT_ONCE = 10_000
 PATIENCE_S = 900
+Number = TypeVar("Number", int, float)
 SECRET = "whsec_" + "QUJDREVG" * 4
 
 
@@ -41,8 +46,12 @@ class Arrival(NamedTuple):
     at_us: int
 
     @property
+    def due_us(self) -> int:
+        return int(self.run_id.partition("-")[2])
+
+    @property
     def lateness_us(self) -> int:
-        return self.at_us - int(self.run_id.partition("-")[2])
+        return self.at_us - self.due_us
 
 
 def repeated(arrivals: Sequence[Arrival]) -> int:
@@ -50,28 +59,29 @@ def repeated(arrivals: Sequence[Arrival]) -> int:
     return len(arrivals) - len({arrival.run_id for arrival in arrivals})
 
 
-class Usage(NamedTuple):
-    """What a process has used."""
+class Server(NamedTuple):
+    """A durable Postgres, with a directory for whoever uses it."""
 
-    cpu_s: float
-    peak_mib: float
+    directory: Path
+    url: str
+    pid: int
 
 
 class Stack:
     """A running stack. Times are microseconds since 1970, by the clock of this one machine."""
 
-    def __init__(self, directory: Path, url: str, database: Database, worker_port: int) -> None:
-        self._directory = directory
-        self.url = url
+    def __init__(self, server: Server, database: Database, worker_port: int) -> None:
+        self._server = server
         self._database = database
         self._store = PostgresStore(database)
         self._port = worker_port
         self._caller = Caller(uuid4(), "benchmark")
         self._sink: subprocess.Popen[bytes] | None = None
-        self._shard: subprocess.Popen[bytes] | None = None
+        self._shards: list[subprocess.Popen[bytes]] = []
+        self._probe = ""
 
     async def start(self) -> None:
-        """Starts worker and shard, and waits until the shard owns everything."""
+        """Starts the worker, and makes a tenant for what will be registered."""
         tenant = Tenant(
             tenant_id=self._caller.tenant_id,
             name="benchmark",
@@ -81,10 +91,71 @@ class Stack:
         )
         await self._store.tenants.create("benchmark", tenant)
         self._sink = subprocess.Popen(
-            [sys.executable, HERE / "sink.py", str(self._port), self._directory / "arrivals"]
+            [sys.executable, HERE / "sink.py", str(self._port), self._server.directory / "arrivals"]
         )
-        self._shard = subprocess.Popen([*SHARD, "--database-url", self.url])
-        await self._until("SELECT count(owner) = 256 FROM partitions")
+
+    async def start_shard(self) -> None:
+        """Starts a further shard, and waits until all have their share of everything."""
+        self._probe = f"127.0.0.1:{free_port()}"
+        command = [*SHARD, "--database-url", self._server.url, "--probe", self._probe]
+        self._shards.append(subprocess.Popen(command))
+        # Placement is by chance: no share is far from even.
+        least = 256 // len(self._shards) // 2
+        await self._until(
+            "WITH shares AS (SELECT count(*) AS owned FROM partitions"
+            " WHERE owner IS NOT NULL GROUP BY owner)"
+            " SELECT coalesce(sum(owned), 0) = 256 AND count(*) = $1 AND min(owned) >= $2"
+            " FROM shares",
+            len(self._shards),
+            least,
+        )
+
+    def stop_shard(self, sent: signal.Signals = signal.SIGTERM) -> None:
+        """Ends the shard that was started last, and waits until it is gone."""
+        shard = self._shards.pop()
+        shard.send_signal(sent)
+        shard.wait(PATIENCE_S)
+
+    async def partitions_of_last(self) -> set[int]:
+        """What the shard that was started last owns."""
+        rows = await self._database.fetch(
+            "SELECT partition FROM partitions JOIN shards ON owner = shard_id"
+            " WHERE started_at = (SELECT max(started_at) FROM shards)"
+        )
+        return {row["partition"] for row in rows}
+
+    async def metrics(self) -> dict[str, float]:
+        """What the shard that was started last shows of itself."""
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(10)) as session,
+            session.get(f"http://{self._probe}/metrics") as response,
+        ):
+            lines = (await response.text()).splitlines()
+        pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
+        return {name: float(value) for name, value in pairs}
+
+    async def fill(self, filling: Filling) -> None:
+        """Registers many jobs by the database alone."""
+        await fill(self._database, self._caller.tenant_id, self._port, filling)
+
+    async def until_first_start(self, after_us: int) -> int:
+        """Waits for the first run that was started after a time; when that was."""
+        first = (
+            "SELECT (extract(epoch FROM min(started_at)) * 1e6)::bigint FROM runs"
+            " WHERE started_at > timestamptz 'epoch' + $1::bigint * interval '1 microsecond'"
+        )
+        async with asyncio.timeout(PATIENCE_S):
+            while (found_us := await self._database.fetchval(first, after_us)) is None:
+                await asyncio.sleep(0.05)
+        return int(found_us)
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    @property
+    def database(self) -> Database:
+        return self._database
 
     async def register(self, dues_us: Sequence[int], *, batch: int) -> set[str]:
         """Registers a one-off for each due time, and gives the ids of their runs."""
@@ -118,20 +189,26 @@ class Stack:
         return [row["lateness_us"] for row in rows]
 
     def shard_usage(self) -> Usage:
-        """CPU time and the largest resident size of the shard."""
-        assert self._shard
-        status = Path(f"/proc/{self._shard.pid}/status").read_text()
-        stat = Path(f"/proc/{self._shard.pid}/stat").read_text().rsplit(") ", 1)[1].split()
-        peak_kib = next(line.split()[1] for line in status.splitlines() if "VmHWM" in line)
-        return Usage((int(stat[11]) + int(stat[12])) / 100, int(peak_kib) / 1024)
+        """CPU time and memory of the shard that was started last."""
+        return usage_of(self._shards[-1].pid)
+
+    def worker_usage(self) -> Usage:
+        """CPU time and memory of the worker."""
+        assert self._sink
+        return usage_of(self._sink.pid)
+
+    def server_cpu_s(self) -> float:
+        """CPU time of everything that is Postgres."""
+        return tree_cpu_s(self._server.pid)
 
     def stop(self) -> list[Arrival]:
         """Stops everything; what arrived at the worker."""
-        for process in (self._shard, self._sink):
-            if process is not None:
-                process.terminate()
-                process.wait(PATIENCE_S)
-        lines = (self._directory / "arrivals").read_text().splitlines()
+        while self._shards:
+            self.stop_shard()
+        if self._sink is not None:
+            self._sink.terminate()
+            self._sink.wait(PATIENCE_S)
+        lines = (self._server.directory / "arrivals").read_text().splitlines()
         return [Arrival(run_id, int(at_us)) for run_id, at_us in map(str.split, lines)]
 
     def _registration(self, due_us: int, target: Target) -> Registration:
@@ -158,17 +235,19 @@ class Stack:
 
 
 @contextlib.asynccontextmanager
-async def running_stack() -> AsyncIterator[Stack]:
-    with durable_server() as (directory, url):
-        connection = await asyncpg.connect(url)
+async def running_stack(shards: int = 1) -> AsyncIterator[Stack]:
+    with durable_server() as server:
+        connection = await asyncpg.connect(server.url)
         await migrate(connection)
         await connection.close()
-        config = StoreConfig(url=url, role="owner", command_timeout_ms=600_000)
+        config = StoreConfig(url=server.url, role="owner", command_timeout_ms=600_000)
         async with await Database.open(config) as database:
             await Retention(database).make_days_ahead()
-            stack = Stack(directory, url, database, free_port())
-            await stack.start()
+            stack = Stack(server, database, free_port())
             try:
+                await stack.start()
+                for _ in range(shards):
+                    await stack.start_shard()
                 yield stack
             finally:
                 stack.stop()
@@ -190,17 +269,19 @@ def measured_floor() -> Iterator[list[int]]:
 
 
 @contextlib.contextmanager
-def durable_server() -> Iterator[tuple[Path, str]]:
+def durable_server() -> Iterator[Server]:
+    """A Postgres of its own that waits for the disk at each commit, as embedded ones do."""
     directory = Path(tempfile.mkdtemp(prefix="wheelsched-"))
     directory.chmod(0o711)
     try:
         with EmbeddedPostgres.start(EmbeddedConfig(home=directory / "home")) as server:
-            yield directory, server.url
+            pid_file = server.data_directory / "postmaster.pid"
+            yield Server(directory, server.url, int(pid_file.read_text().split()[0]))
     finally:
         shutil.rmtree(directory)
 
 
-def quantile(ordered: Sequence[int], share: float) -> int:
+def quantile(ordered: Sequence[Number], share: float) -> Number:
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
