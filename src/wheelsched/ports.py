@@ -4,9 +4,9 @@ Invariant: a port names what is needed and never who provides it; it imports no 
 method of a store may be sent again with the same arguments after an error, and then changes
 nothing that the first sending changed. Methods of stores take and give whole batches.
 
-The stores of a shard are `LeaseStore`, `TimerStore` and `RunStore`; those of the API are
-`JobStore` and `HistoryStore`, which see one tenant at a time. `TenantStore` is the operators', and
-both read it. A `Dispatcher` carries callbacks.
+The stores of a shard are `LeaseStore`, `TimerStore`, `RunStore` and `PlanStore`; those of the API
+are `JobStore` and `HistoryStore`, which see one tenant at a time. `TenantStore` is the operators',
+and both read it. A `Dispatcher` carries callbacks.
 """
 
 from array import array
@@ -19,6 +19,7 @@ from msgspec import Struct
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import (
     Attempt,
+    Draft,
     Job,
     JobState,
     Lane,
@@ -30,6 +31,7 @@ from wheelsched.core.model import (
     Trigger,
 )
 from wheelsched.core.outcome import Outcome
+from wheelsched.errors import JobNotPlanned
 
 UUID_BYTES = 16
 NEVER_US = (1 << 63) - 1  # where a timer stands whose schedule has ended
@@ -332,10 +334,75 @@ class Acknowledged(Struct, frozen=True, kw_only=True):
     too_late: tuple[RunKey, ...] = ()
 
 
+class Deleted(Struct, frozen=True, kw_only=True):
+    """The same of a job, or a draft, that is no more."""
+
+    job: Job | Draft
+    too_late: tuple[RunKey, ...] = ()
+
+
+class Unplanned(Struct, frozen=True):
+    """A job that its user's own transaction has written, or removed, and that a shard has to see
+    to: by the place in the list of those. Without a draft it is gone, or was planned since."""
+
+    number: int
+    job_id: UUID
+    draft: Draft | None
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What a shard makes of a draft: a job with its first due time, or the reason why not."""
+
+    number: int
+    draft: Draft
+    registration: Registration | None = None
+    error: str | None = None
+
+
+class Planned(Struct, frozen=True):
+    """Which jobs are planned now, and which are refused. The others are as they were."""
+
+    accepted: frozenset[UUID]
+    refused: frozenset[UUID]
+
+
+Judge = Callable[[Draft], Registration]  # or `InvalidDocument` and its like
+
+
+class PlanStore(Protocol):
+    """Jobs that applications write in transactions of their own: the *plan* stage.
+
+    What writes raises `LeaseLost` or `FenceRaised`, and then has written nothing.
+    """
+
+    async def list_unplanned(self, partitions: Collection[int], limit: int) -> list[Unplanned]:
+        """What is to be seen to in these partitions, one-offs by their due time first."""
+
+    async def plan(self, lease: Lease, plans: Sequence[Plan]) -> Planned:
+        """Gives drafts their definitions and timers, or their refusal.
+
+        A draft that is another by now, or that somebody is changing, is left as it is. What would
+        exceed the quota of its tenant is refused.
+        """
+
+    async def clear(self, lease: Lease, numbers: Collection[int]) -> None:
+        """Removes what jobs that are gone have left: timers, and waiting runs, which are cancelled.
+
+        Strikes them off the list, and those that have been planned since.
+        """
+
+
 class JobFilter(Struct, frozen=True, kw_only=True):
     state: JobState | None = None
     name: str | None = None
     tags: dict[str, str] = {}
+
+
+def planned(job: Job | Draft) -> Job:
+    """The job, or `JobNotPlanned` when it is a draft."""
+    if isinstance(job, Draft):
+        raise JobNotPlanned(f"the job was refused: {job.error}" if job.error else None)
+    return job
 
 
 class JobStore(Protocol):
@@ -349,11 +416,14 @@ class JobStore(Protocol):
         """
 
     async def get(self, caller: Caller, job_id: UUID) -> Job:
-        """One job, or `JobNotFound`."""
+        """One job, or `JobNotFound`; or `JobNotPlanned`, as for every change of a draft."""
+
+    async def read(self, caller: Caller, job_id: UUID) -> Job | Draft:
+        """The same, be it planned or not."""
 
     async def list_jobs(
         self, caller: Caller, wanted: JobFilter, limit: int, after_name: str = ""
-    ) -> list[Job]:
+    ) -> list[Job | Draft]:
         """Jobs by name, after the last name of a page."""
 
     async def edit(
@@ -367,8 +437,8 @@ class JobStore(Protocol):
     async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
         """Starts the timer of a paused job."""
 
-    async def delete(self, caller: Caller, job_id: UUID) -> Acknowledged:
-        """Removes the job; its history stays for its retention.
+    async def delete(self, caller: Caller, job_id: UUID) -> Deleted:
+        """Removes the job, or the draft; its history stays for its retention.
 
         Its armed runs are skipped, those that wait for an attempt cancelled; a running one may end.
         Attempts that are armed and due within a second are too late, first or further ones.
@@ -560,6 +630,8 @@ class Stores(Protocol):
     def timers(self) -> TimerStore: ...
     @property
     def runs(self) -> RunStore: ...
+    @property
+    def plans(self) -> PlanStore: ...
     @property
     def jobs(self) -> JobStore: ...
     @property

@@ -6,9 +6,10 @@ Invariant: what is written of a job, sent back as a document, makes the same job
 from collections.abc import Sequence
 from typing import assert_never
 
+from wheelsched.api.drafts import draft_answer
 from wheelsched.core.compile import compile_schedule
 from wheelsched.core.duration import MILLISECOND, format_duration
-from wheelsched.core.model import Attempt, Job, JobState, Run, RunKey, format_run_id
+from wheelsched.core.model import Attempt, Draft, Job, JobState, Run, RunKey, format_run_id
 from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
 from wheelsched.core.spec import Schedule
 from wheelsched.wire.instant import instant, instant_or_none
@@ -29,8 +30,10 @@ def schedule_of(job: Job) -> Schedule:
     return compile_schedule(job.spec, job.job_id, job.anchor_us)
 
 
-def job_answer(job: Job, now_us: int, too_late: Sequence[RunKey] = ()) -> JobAnswer:
+def job_answer(job: Job | Draft, now_us: int, too_late: Sequence[RunKey] = ()) -> JobAnswer:
     """A job with its coming due time, and the runs that a change was too late for."""
+    if isinstance(job, Draft):
+        return draft_answer(job)
     written = document_of(job)
     coming_us = schedule_of(job).next_after(now_us) if job.state is JobState.ACTIVE else None
     return JobAnswer(
