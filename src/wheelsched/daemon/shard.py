@@ -7,6 +7,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from random import SystemRandom
 from typing import Final
 
@@ -15,6 +16,7 @@ from aiohttp import web
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wheelsched.api.drafts import judge_draft
 from wheelsched.clock import SystemClock
 from wheelsched.config import DispatchConfig, ProbeConfig, ShardConfig, StoreConfig
 from wheelsched.daemon.opening import address_taken, awaited, heed_signals, open_clock
@@ -101,6 +103,7 @@ async def open_shard(
         surroundings = Surroundings(
             stores=store,
             listen=listen,
+            judge=partial(judge_draft, rules=config.dispatch.egress.rules),
             dispatcher=dispatcher,
             machine=machine,
             clock=clock,

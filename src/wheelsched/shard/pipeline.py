@@ -3,7 +3,7 @@
 ```
 acquire ─► sweep ─► load ─► arm ─► fire ─► settle
    │                 ▲       ▲       │        │
-listener ────────────┤       └─ retries ◄─────┤
+listener ──► plan ───┤       └─ retries ◄─────┤
    └──► recheck ─────┴── in doubt ◄──┘        └─► ended: the next of its job
 ```
 
@@ -18,8 +18,8 @@ from random import Random
 from uuid import UUID
 
 from wheelsched.core.model import Lane, RunKey
-from wheelsched.ports import Dispatcher, Hint
-from wheelsched.shard import acquire, arm, fire, listener, load, recheck, settle, sweep
+from wheelsched.ports import Dispatcher, Hint, Judge
+from wheelsched.shard import acquire, arm, fire, listener, load, plan, recheck, settle, sweep
 from wheelsched.shard.armed import ArmedRun, Batch
 from wheelsched.shard.breaker import BreakerState
 from wheelsched.shard.context import Context
@@ -35,7 +35,12 @@ class Pipeline:
     """The stages, put together for the time of one lease."""
 
     def __init__(
-        self, context: Context, dispatcher: Dispatcher, listen: listener.Listen, random: Random
+        self,
+        context: Context,
+        dispatcher: Dispatcher,
+        listen: listener.Listen,
+        judge: Judge,
+        random: Random,
     ) -> None:
         self._context = context
         now_us = context.clock.now_us()
@@ -58,6 +63,7 @@ class Pipeline:
         self.load = load.Load(
             context, due_times, retries, load.Outlets(self._wake, self.settle.finish_later)
         )
+        self.plan = plan.Planner(context, judge, plan.Outlets(self.load.ask))
         self.arm = arm.Arm(
             context,
             due_times,
@@ -70,7 +76,11 @@ class Pipeline:
             preparation,
             retries,
             recheck.Outlets(
-                self.fire.clear, self.fire.replace, self.fire.withdraw, self.fire.ended
+                self.fire.clear,
+                self.fire.replace,
+                self.fire.withdraw,
+                self.fire.ended,
+                self.settle.put,
             ),
         )
         self.sweep = sweep.Sweep(
@@ -85,7 +95,7 @@ class Pipeline:
         )
         self.acquire = acquire.Acquire(
             context,
-            acquire.Outlets(self.sweep.gained, self.hand_over, self.fire.pump, self._anchor),
+            acquire.Outlets(self._gained, self.hand_over, self.fire.pump, self._anchor),
         )
         self.listener = listener.Listener(
             context, listen, freshness, listener.Outlets(self._hear, self._hear_everything)
@@ -98,6 +108,7 @@ class Pipeline:
                 self.acquire,
                 self.listener,
                 self.sweep,
+                self.plan,
                 self.load,
                 self.recheck,
                 self.arm,
@@ -116,6 +127,10 @@ class Pipeline:
         while self._context.unfinished.live_count or self._context.unfinished.armed_count:
             await self._context.clock.sleep(50_000_000)
         await self.settle.drained()
+
+    def _gained(self, partitions: Collection[int]) -> None:
+        self.sweep.gained(partitions)
+        self.plan.wake()
 
     def _add(self, run: ArmedRun) -> None:
         self.fire.add(run)
@@ -146,10 +161,12 @@ class Pipeline:
             if self._context.unfinished.has_any(hint.job_id):
                 self._doubt(hint.job_id)
             self.load.ask(hint.job_id)
+            self.plan.wake()
 
     def _hear_everything(self) -> None:
         self._context.changes.missed()
         self.load.ask_everything()
+        self.plan.wake()
         for job_id in {key.job_id for key in self._context.unfinished.all_keys()}:
             self._doubt(job_id)
 

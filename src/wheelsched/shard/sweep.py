@@ -14,7 +14,7 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wheelsched.core.model import FINAL_STATES, Job, Run, RunKey, RunState, SkipReason
+from wheelsched.core.model import FINAL_STATES, Job, Run, RunKey, RunState
 from wheelsched.core.outcome import TransportFailure, classify
 from wheelsched.core.partition import partition_of
 from wheelsched.ports import Adoption, Checked, Mark, Retry
@@ -22,7 +22,7 @@ from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.claims import Claims
 from wheelsched.shard.context import Context
 from wheelsched.shard.preparation import Preparation, adopted_lane
-from wheelsched.shard.results import Result, Verdict, unprepared
+from wheelsched.shard.results import Result, Verdict, buried, unprepared
 from wheelsched.shard.retries import Retries
 
 log = structlog.get_logger("wheelsched.shard")
@@ -167,16 +167,7 @@ class Sweep:
 
     def _bury(self, run: Run) -> None:
         """A run whose job was deleted, too late to keep it from being sent: nobody sends it now."""
-        assert run.token is not None
-        is_unsent = run.state is RunState.ARMED and run.attempt == 0
-        self._outlets.settle(
-            Verdict(
-                key=run.key,
-                token=run.token,
-                state=RunState.SKIPPED if is_unsent else RunState.CANCELLED,
-                skip_reason=SkipReason.DELETED if is_unsent else None,
-            )
-        )
+        self._outlets.settle(buried(run))
 
     def _take_up_retry(self, run: Run) -> None:
         if run.has_begun:
