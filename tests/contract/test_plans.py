@@ -226,10 +226,10 @@ async def test_shards_are_told_of_both(world: World) -> None:
     source = await world.listen(heard.append)
     job_id = await world.application.schedule(world.caller, document())
     await source.confirm()
-    assert heard == [Hint(partition_of(job_id), job_id)]
+    assert heard == [Hint(partition_of(job_id), job_id, is_unplanned=True)]
     await world.application.cancel(world.caller, job_id)
     await source.confirm()
-    assert heard == [Hint(partition_of(job_id), job_id)] * 2
+    assert heard == [Hint(partition_of(job_id), job_id, is_unplanned=True)] * 2
     await source.close()
 
 

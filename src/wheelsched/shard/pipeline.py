@@ -161,7 +161,8 @@ class Pipeline:
             if self._context.unfinished.has_any(hint.job_id):
                 self._doubt(hint.job_id)
             self.load.ask(hint.job_id)
-            self.plan.wake()
+            if hint.is_unplanned:
+                self.plan.wake()
 
     def _hear_everything(self) -> None:
         self._context.changes.missed()

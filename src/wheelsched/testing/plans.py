@@ -152,4 +152,4 @@ class MemoryApplication:
 
     def _list(self, row: UnplannedRow) -> None:
         self._tables.unplanned[next(self._tables.unplanned_numbers)] = row
-        self._tables.hint(row.job_id)
+        self._tables.hint(row.job_id, is_unplanned=True)

@@ -122,9 +122,9 @@ class MemoryTables:
         self.partitions[partition].owner = None
         self._tell(Hint(partition))
 
-    def hint(self, job_id: UUID) -> None:
+    def hint(self, job_id: UUID, *, is_unplanned: bool = False) -> None:
         """Tells every listener that a job has changed."""
-        self._tell(Hint(partition_of(job_id), job_id))
+        self._tell(Hint(partition_of(job_id), job_id, is_unplanned))
 
     def note(self, tenant_id: UUID, actor: str, entry: Entry) -> None:
         """Writes a line of the audit."""

@@ -182,7 +182,7 @@ BEGIN
         tenant, 'database role ' || calling_role(), 'job.delete', gone.job_id,
         jsonb_build_object('name', gone.name, 'version', gone.version)
     );
-    PERFORM pg_notify('wheelsched', gone.partition || ' ' || gone.job_id);
+    PERFORM pg_notify('wheelsched', '+' || gone.partition || ' ' || gone.job_id);
     -- What is due within a second may be sent before its shard hears of this; what is due and
     -- still armed, or running, was sent.
     RETURN NOT EXISTS (
@@ -283,7 +283,7 @@ BEGIN
         jsonb_build_object('count', 1, 'names', jsonb_build_array(given_name))
     );
     PERFORM set_config('wheelsched.scheduled', (scheduled + 1)::text, true);
-    PERFORM pg_notify('wheelsched', place || ' ' || new_id);
+    PERFORM pg_notify('wheelsched', '+' || place || ' ' || new_id);
     RETURN new_id;
 END
 $$;
