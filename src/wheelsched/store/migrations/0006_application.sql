@@ -113,7 +113,8 @@ BEGIN
     IF octet_length(given_payload::text) > 262144 THEN
         RAISE invalid_parameter_value USING
             MESSAGE = format(
-                'payload: it has %s bytes; at most 262144 are right', octet_length(given_payload::text)
+                'payload: it has %s bytes; at most 262144 are right',
+                octet_length(given_payload::text)
             ),
             HINT = 'Send a reference to what is larger.';
     END IF;
@@ -210,7 +211,9 @@ DECLARE
     known jobs;
     scheduled bigint := coalesce(nullif(current_setting('wheelsched.scheduled', true), ''), '0');
     quota integer := (SELECT job_quota FROM tenants WHERE tenants.tenant_id = tenant);
-    counted bigint := coalesce((SELECT jobs FROM job_counts WHERE job_counts.tenant_id = tenant), 0);
+    counted bigint := coalesce(
+        (SELECT jobs FROM job_counts WHERE job_counts.tenant_id = tenant), 0
+    );
 BEGIN
     PERFORM check_job(
         given_name, given_schedule, given_url, given_payload, given_timezone, given_options
@@ -256,7 +259,8 @@ BEGIN
             'name', given_name,
             'schedule', written,
             'timezone', given_timezone,
-            'target', coalesce(given_options -> 'target', '{}') || jsonb_build_object('url', given_url),
+            'target',
+            coalesce(given_options -> 'target', '{}') || jsonb_build_object('url', given_url),
             'payload', coalesce(given_payload, 'null')
         ))::text::json,
         written_at, written_at
