@@ -87,6 +87,7 @@ class ShardCollector(Collector):
         yield from self._tenure()
         yield from self._database_clock()
         yield from self._hints()
+        yield from self._plans()
         yield from self._dispatch()
         yield from self._store()
 
@@ -124,6 +125,11 @@ class ShardCollector(Collector):
         yield _seconds("hint_freshness", "Age of the last proof that no hint is missing", age_us)
         yield _counter("hint_reconnects", "Times the hints were connected anew", hints.reconnects)
         yield _counter("hint_reloads", "Jobs read again because of a hint", hints.reloads)
+
+    def _plans(self) -> Iterator[Metric]:
+        plans = self._vitals.plans
+        results = {"accepted": plans.accepted, "refused": plans.refused}
+        yield _counters("plans", "Jobs of applications' transactions", "result", results)
 
     def _dispatch(self) -> Iterator[Metric]:
         dispatch = self._vitals.dispatch

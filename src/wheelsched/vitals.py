@@ -76,6 +76,13 @@ class HintVitals(Struct, kw_only=True):
     reloads: int = 0  # of single jobs, because of a hint
 
 
+class PlanVitals(Struct, kw_only=True):
+    """Jobs that applications wrote in transactions of their own."""
+
+    accepted: int = 0
+    refused: int = 0
+
+
 class DispatchVitals(Struct, kw_only=True):
     """Requests to workers, and the breakers between."""
 
@@ -111,6 +118,7 @@ class Vitals(Struct, kw_only=True):
     tenure: TenureVitals = field(default_factory=TenureVitals)
     clock: ClockVitals = field(default_factory=ClockVitals)
     hints: HintVitals = field(default_factory=HintVitals)
+    plans: PlanVitals = field(default_factory=PlanVitals)
     dispatch: DispatchVitals = field(default_factory=DispatchVitals)
     store: StoreVitals = field(default_factory=StoreVitals)
 

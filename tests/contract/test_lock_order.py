@@ -14,7 +14,7 @@ from tests.contract.conftest import ALL, MINUTE_US, World
 from tests.postgres import Connect
 from tests.waiting import until
 
-from wheelsched.core.model import RunState
+from wheelsched.core.model import JobState, RunState
 from wheelsched.errors import StoreContention
 from wheelsched.ports import Registration
 from wheelsched.store import registration
@@ -92,18 +92,21 @@ async def test_a_registration_that_was_given_up_is_sent_again(
             await registering
 
 
-async def test_a_job_is_finished_before_its_timer(
-    world: World, holder: Connection, wait: Wait
+async def test_a_shard_waits_for_no_job_that_somebody_has_locked(
+    world: World, holder: Connection
 ) -> None:
+    """An application may hold the lock for as long as its transaction lasts."""
     job = await world.register(world.now_us)
     lease = await world.own_all()
     await world.timers.arm(lease, [world.claim(job, world.now_us, next_due_us=None)])
     async with holder.transaction():
         await holder.execute("SELECT FROM jobs WHERE job_id = $1 FOR UPDATE", job.job_id)
-        finishing = asyncio.create_task(world.timers.finish(lease, [job.job_id]))
-        await wait(finishing)
         await holder.execute("SELECT FROM timers WHERE job_id = $1 FOR UPDATE", job.job_id)
-    await finishing
+        await world.timers.finish(lease, [job.job_id])
+        await world.timers.pause_gone(lease, {job.job_id: job.version})
+    assert await world.job_state(job) is JobState.ACTIVE
+    await world.timers.finish(lease, [job.job_id])
+    assert await world.job_state(job) is JobState.FINISHED
 
 
 async def test_a_run_is_cancelled_before_its_retry(

@@ -1,12 +1,15 @@
 """Every command against a running stack, as a process: what it prints, and how it ends."""
 
+import asyncio
 import json
 from pathlib import Path
 
+import asyncpg
 import pytest
 from tests.stack import RunningStack, run
 
 TARGET = ("--target", "http://127.0.0.1:9/hooks")
+SCHEDULE = "wheelsched.schedule('bad', '61 * * * *', 'http://127.0.0.1:9/')"
 WEEKLY = ("--schedule", "0 9 * * 1", *TARGET)
 
 
@@ -16,6 +19,23 @@ def job(stack: RunningStack, request: pytest.FixtureRequest) -> str:
     name = str(request.node.name)
     stack.run("job", "create", name, *WEEKLY)
     return name
+
+
+def sql(stack: RunningStack, statement: str, role: str = "none", refusal: str = "") -> None:
+    """Does a statement as a role, or sees it refused."""
+
+    async def do() -> None:
+        connection = await asyncpg.connect(stack.database_url, server_settings={"role": role})
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+    if refusal:
+        with pytest.raises(asyncpg.PostgresError, match=refusal):
+            asyncio.run(do())
+    else:
+        asyncio.run(do())
 
 
 def test_a_job_is_created_shown_changed_and_deleted(stack: RunningStack) -> None:
@@ -80,9 +100,33 @@ def test_the_schema_is_shown_and_is_current(stack: RunningStack) -> None:
 def test_the_doctor_finds_nothing(stack: RunningStack) -> None:
     findings = stack.read("doctor", "--database-url", stack.database_url)
     assert [each["subject"] for each in findings] == [
-        *("API", "schema", "database", "clock", "leases", "hints", "disk")
+        *("API", "schema", "database", "clock", "leases", "jobs", "hints", "disk")
     ]
     assert {each["verdict"] for each in findings} <= {"ok", "warning"}
+
+
+def test_a_role_is_granted_and_what_it_schedules_wrongly_is_shown(stack: RunningStack) -> None:
+    database = ("--database-url", stack.database_url)
+    sql(stack, "CREATE ROLE shop")
+    sql(stack, f"SELECT {SCHEDULE}", role="shop", refusal="speaks for no tenant")
+    said = stack.run("tenant", "grant", "local", "--database-role", "shop", *database)
+    assert "shop speaks for local" in said
+    assert [each["database_role"] for each in stack.read("tenant", "grants", *database)] == ["shop"]
+    sql(stack, f"SELECT {SCHEDULE}", role="shop")
+    while stack.read("job", "get", "bad")["state"] == "unplanned":
+        pass
+    shown = stack.run("job", "get", "bad")
+    assert "refused" in shown
+    assert "/schedule: " in shown
+    names = [each["name"] for each in stack.read("job", "list", "--state", "refused")]
+    assert names == ["bad"]
+    assert "1 that applications scheduled are refused" in stack.run("doctor", *database)
+    assert "61" in stack.run("job", "pause", "bad", code=4)
+    stack.run("job", "delete", "bad")
+    stack.run("tenant", "revoke", "local", "--database-role", "shop", *database)
+    stack.run("tenant", "revoke", "local", "--database-role", "shop", *database, code=3)
+    stack.run("tenant", "grant", "local", "--database-role", "nobody", *database, code=3)
+    stack.run("tenant", "grant", "nobody", "--database-role", "shop", *database, code=3)
 
 
 def test_the_doctor_says_what_to_do() -> None:

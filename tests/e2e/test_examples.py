@@ -18,6 +18,14 @@ SHOWN = {
         r"^batches: 2,000 timers",
         r"(?s)(lost 0, early 0.*){2}",
     ],
+    "in_your_transaction": [
+        r"^a yacht: rolled back, and its reminder with it",
+        r"^a drum: cancelled in time: True",
+        r"^reminded of a kite",
+        r"^audit: refused, /schedule: .*61",
+        r"^remind of a kite: ",
+        r"^other reminders: 0",
+    ],
     "rate_limited_refill": [r"none above its rate: True", r"idle tenants still full: True"],
     "repeated_callbacks": [
         r"^customer 0, attempt 1: 422 there is no customer 0",

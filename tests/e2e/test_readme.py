@@ -1,5 +1,6 @@
 """The README as a new user follows it: a stack, the worker, and every command in its order."""
 
+import asyncio
 import os
 import re
 import socket
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
 import pytest
 from tests.stack import GENEROUS_S, RunningStack, clean_environment
 
@@ -89,6 +91,24 @@ def test_the_readme_works_in_its_order(reader: Reader, worker: subprocess.Popen[
             reader.run(sys.executable, "-c", block)
     for block in others:
         reader.run("bash", "-euo", "pipefail", "-c", block)
+
+
+def test_what_is_typed_in_sql_works(reader: Reader) -> None:
+    async def type_it(block: str) -> None:
+        url = reader.environment["WHEELSCHED_DATABASE_URL"]
+        connection = await asyncpg.connect(url, server_settings={"search_path": "public"})
+        await connection.execute("CREATE TABLE orders (number integer)")
+        await connection.execute("CREATE ROLE shop; GRANT ALL ON orders TO shop")
+        reader.run("wheelsched", "tenant", "grant", "local", "--database-role", "shop")
+        await connection.execute("SET ROLE shop")
+        *statements, cancel = [each for each in block.split(";\n") if each.strip()]
+        for statement in statements:
+            await connection.execute(statement)
+        assert await connection.fetchval(cancel.partition(";")[0]) is True
+        await connection.close()
+
+    (block,) = blocks("README.md", "sql")
+    asyncio.run(type_it(block))
 
 
 @pytest.mark.parametrize("block", blocks("docs/OPERATIONS.md", "bash"))

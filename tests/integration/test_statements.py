@@ -7,12 +7,14 @@ from wheelsched.store.queries import load_queries, query_files
 
 ROLES = {
     "audit.sql": "wheelsched_api",
+    "grants.sql": "wheelsched_owner",
     "history.sql": "wheelsched_api",
     "idempotency.sql": "wheelsched_api",
     "jobs.sql": "wheelsched_api",
     "leases.sql": "wheelsched_shard",
     "migrate.sql": "wheelsched_owner",
     "outcomes.sql": "wheelsched_shard",
+    "plans.sql": "wheelsched_shard",
     "retention.sql": "wheelsched_owner",
     "runs.sql": "wheelsched_shard",
     "session.sql": "wheelsched_api",

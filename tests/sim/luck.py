@@ -25,6 +25,7 @@ class Luck:
         self._requests = requests
         self._random: Random = simulation.source("luck")
         self._tasks: list[asyncio.Task[None]] = []
+        self._leaving: set[str] = set()
 
     async def live(self) -> History:
         """The whole life of a world."""
@@ -205,7 +206,8 @@ class Luck:
             self._note("join", from_us, process)
 
     async def _leave(self, process: Process) -> None:
-        if len(self._world.processes) == 1:
+        self._leaving.add(process.name)
+        if self._world.processes.keys() <= self._leaving:  # somebody stays
             self._world.start()
             await self._sleep(self._random.choice((0.5, 3)))
         if not process.machine.is_dead:

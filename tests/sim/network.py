@@ -82,6 +82,7 @@ class Line:
         self.leases: Any = Part(self, "leases", store.leases)
         self.timers: Any = Part(self, "timers", store.timers)
         self.runs: Any = Part(self, "runs", store.runs)
+        self.plans: Any = Part(self, "plans", store.plans)
         self.jobs: Any = Part(self, "jobs", store.jobs)
         self.history: Any = Part(self, "history", store.history)
         self.tenants: Any = Part(self, "tenants", store.tenants)

@@ -5,6 +5,7 @@ drawn: each has a source of its own.
 """
 
 import asyncio
+from functools import partial
 from random import Random
 
 from msgspec import Struct
@@ -15,8 +16,10 @@ from tests.sim.machine import Machine
 from tests.sim.network import Line, Weather
 from tests.sim.workers import Road, Workers
 
+from wheelsched.api.drafts import judge_draft
 from wheelsched.clock import DatabaseClock
 from wheelsched.config import ShardConfig
+from wheelsched.core.egress import NO_EXCEPTIONS
 from wheelsched.core.offset import ClockSample
 from wheelsched.shard.service import Shard, Surroundings
 from wheelsched.testing import MemoryStore, VirtualClock
@@ -81,6 +84,7 @@ class Simulation:
         around = Surroundings(
             stores=line,
             listen=line.listen,
+            judge=partial(judge_draft, rules=NO_EXCEPTIONS),
             dispatcher=Road(machine, self.workers),
             machine=machine,
             clock=DatabaseClock(machine, self._sample(machine)),

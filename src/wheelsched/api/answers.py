@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from msgspec import convert
 
+from wheelsched.api.drafts import draft_answer
 from wheelsched.core.compile import compile_schedule
 from wheelsched.core.duration import MILLISECOND, format_duration
-from wheelsched.core.model import Attempt, Job, JobState, Run, RunKey, format_run_id
+from wheelsched.core.model import Attempt, Draft, Job, JobState, Run, RunKey, format_run_id
 from wheelsched.core.outcome import told
 from wheelsched.core.spec import Schedule
 from wheelsched.core.written import Policies, write_policies
@@ -31,8 +32,10 @@ def schedule_of(job: Job) -> Schedule:
     return compile_schedule(job.spec, job.job_id, job.anchor_us)
 
 
-def job_answer(job: Job, now_us: int, too_late: Sequence[RunKey] = ()) -> JobAnswer:
+def job_answer(job: Job | Draft, now_us: int, too_late: Sequence[RunKey] = ()) -> JobAnswer:
     """A job with its coming due time, and the runs that a change was too late for."""
+    if isinstance(job, Draft):
+        return draft_answer(job)
     written = document_of(job)
     coming_us = schedule_of(job).next_after(now_us) if job.state is JobState.ACTIVE else None
     return JobAnswer(

@@ -17,7 +17,7 @@ from wheelsched.api.operation import JSON, MERGE_PATCH, Answer, Call, NoQuery, O
 from wheelsched.api.pages import PageQuery, cut
 from wheelsched.api.surroundings import Surroundings
 from wheelsched.core.egress import EgressRules
-from wheelsched.core.model import Job, JobState
+from wheelsched.core.model import Draft, Job, JobState
 from wheelsched.errors import (
     InvalidParameter,
     JobChanged,
@@ -25,7 +25,7 @@ from wheelsched.errors import (
     VersionMismatch,
     WrongType,
 )
-from wheelsched.ports import Acknowledged, JobFilter, JobStore
+from wheelsched.ports import Acknowledged, Deleted, JobFilter, JobStore
 from wheelsched.wire.job import JobAnswer, JobDocument
 from wheelsched.wire.jobs import JobPage
 from wheelsched.wire.strict import check_json, read_strictly
@@ -128,7 +128,7 @@ class Jobs:
         )
 
     async def read(self, call: Call[NoQuery, None]) -> Answer:
-        return tagged(await self._jobs.get(call.caller, call.job_id), call.now_us)
+        return tagged(await self._jobs.read(call.caller, call.job_id), call.now_us)
 
     async def edit(self, call: Call[NoQuery, bytes]) -> Answer:
         if not isinstance(check_json(call.body), dict):
@@ -150,7 +150,7 @@ class Jobs:
         for _ in range(_EDIT_ATTEMPTS):
             version: int | None = None
             if call.if_match is not None:
-                before = await self._jobs.get(call.caller, call.job_id)
+                before = await self._jobs.read(call.caller, call.job_id)
                 check_version(before, call.if_match)
                 version = before.version
             try:
@@ -166,12 +166,12 @@ class Jobs:
         return Intake(call.now_us, self._rules).edit(before, document)
 
 
-def tagged(job: Job, now_us: int) -> Answer:
+def tagged(job: Job | Draft, now_us: int) -> Answer:
     """A job with its version as ETag."""
     return Answer(body=job_answer(job, now_us), headers={"ETag": f'"{job.version}"'})
 
 
-def acknowledged_answer(acknowledged: Acknowledged, now_us: int) -> Answer:
+def acknowledged_answer(acknowledged: Acknowledged | Deleted, now_us: int) -> Answer:
     """A job after a change, with the runs that the change may not have reached."""
     job = acknowledged.job
     return Answer(
@@ -179,7 +179,7 @@ def acknowledged_answer(acknowledged: Acknowledged, now_us: int) -> Answer:
     )
 
 
-def check_version(job: Job, if_match: str | None) -> None:
+def check_version(job: Job | Draft, if_match: str | None) -> None:
     """Refuse a change of another version than the one that its author has seen."""
     if if_match is None or if_match.strip() == "*":
         return

@@ -43,6 +43,7 @@ STATUSES: Final[Mapping[type[WheelschedError], int]] = {
     errors.TenantNameTaken: 409,
     errors.JobChanged: 409,
     errors.JobNotPausable: 409,
+    errors.JobNotPlanned: 409,
     errors.RunNotLive: 409,
     errors.RunKeyTaken: 409,
     errors.RequestKeyBusy: 409,

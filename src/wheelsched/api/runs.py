@@ -107,7 +107,7 @@ class Runs:
         before_us = None if query.cursor is None else cursors.read(query.cursor, int)
         found = await self._history.list_runs(call.caller, job_id, query.limit + 1, before_us)
         if not found:
-            await self._jobs.get(call.caller, job_id)  # or there is no such job
+            await self._jobs.read(call.caller, job_id)  # or there is no such job
         page, last = cut(found, query.limit)
         return Answer(
             body=RunPage(

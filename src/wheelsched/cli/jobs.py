@@ -15,7 +15,7 @@ from wheelsched.cli.manifest import read_one
 from wheelsched.cli.output import Output, record, rows, sentence
 from wheelsched.cli.written import read_instant, read_pairs
 from wheelsched.client import SyncClient
-from wheelsched.core.model import JobState
+from wheelsched.core.model import DRAFT_STATES, JobState
 from wheelsched.errors import NotFound
 from wheelsched.wire.job import JobAnswer
 from wheelsched.wire.jobs import ResumeFrom
@@ -196,6 +196,21 @@ def _changed(job: JobAnswer, verb: str) -> Output:
 
 def _shown(job: JobAnswer) -> Output:
     target = job.target
+    if job.state in DRAFT_STATES:
+        return record(
+            job,
+            {
+                "id": job.job_id,
+                "name": job.name,
+                "state": job.state.value,
+                "error": job.error,
+                "schedule": job.schedule,
+                "timezone": job.timezone,
+                "target": target.url,
+                "payload": job.payload,
+                "created": job.created_at,
+            },
+        )
     return record(
         job,
         {

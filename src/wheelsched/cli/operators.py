@@ -20,7 +20,13 @@ from wheelsched.cli.commands import (
 from wheelsched.cli.output import show
 from wheelsched.client import SyncClient
 from wheelsched.daemon.database import Operator, open_operator
-from wheelsched.wire.tenant import TenantAnswer, TenantRequest, TokenAnswer, TokenRequest
+from wheelsched.wire.tenant import (
+    GrantAnswer,
+    TenantAnswer,
+    TenantRequest,
+    TokenAnswer,
+    TokenRequest,
+)
 
 Answer = TypeVar("Answer")
 
@@ -55,6 +61,15 @@ class DatabaseOperators:
 
     def revoke_token(self, token_id: str) -> TokenAnswer:
         return self._ask(lambda operator: operator.revoke_token(token_id))
+
+    def grant(self, tenant_id: UUID, database_role: str) -> None:
+        self._ask(lambda operator: operator.grant(tenant_id, database_role))
+
+    def revoke(self, tenant_id: UUID, database_role: str) -> None:
+        self._ask(lambda operator: operator.revoke(tenant_id, database_role))
+
+    def list_grants(self) -> list[GrantAnswer]:
+        return self._ask(lambda operator: operator.list_grants())
 
     def _ask(self, question: Callable[[Operator], Awaitable[Answer]]) -> Answer:
         async def ask() -> Answer:

@@ -8,15 +8,18 @@ from uuid import UUID
 
 import typer
 
-from wheelsched.cli.commands import group
-from wheelsched.cli.operators import Operators, asks_operators
+from wheelsched.cli.commands import group, shows
+from wheelsched.cli.operators import DatabaseOperators, Operators, asks_operators
 from wheelsched.cli.output import Output, record, rows, sentence
+from wheelsched.cli.serving import RequiredDatabaseOption
 from wheelsched.errors import TenantNotFound
-from wheelsched.wire.tenant import Scope, TenantRequest, TokenRequest
+from wheelsched.wire.tenant import GrantAnswer, Scope, TenantRequest, TokenRequest
 
 tenant_app = group("Who has jobs.")
 token_app = group("Who may ask the API for what.")
 
+TenantArgument = Annotated[str, typer.Argument(help="The tenant's id or name.")]
+RoleOption = Annotated[str, typer.Option(help="What the application connects as.")]
 TenantOption = Annotated[
     str | None, typer.Option(help="The tenant's id or name; the caller's own by default.")
 ]
@@ -58,6 +61,44 @@ def list_tenants(operators: Operators) -> Output:
             "requests/s": lambda tenant: f"{tenant.requests_per_second:,}",
             "created": lambda tenant: tenant.created_at,
             "id": lambda tenant: tenant.tenant_id,
+        },
+    )
+
+
+@tenant_app.command("grant")
+@shows
+def grant(
+    tenant: TenantArgument, database_role: RoleOption, database_url: RequiredDatabaseOption
+) -> Output:
+    """Let a database role schedule jobs for a tenant, by wheelsched.schedule in SQL."""
+    operators = DatabaseOperators(database_url)
+    operators.grant(_find_named(operators, tenant), database_role)
+    answer = GrantAnswer(database_role=database_role, tenant=tenant)
+    return sentence(answer, f"{database_role} speaks for {tenant}")
+
+
+@tenant_app.command("revoke")
+@shows
+def revoke(
+    tenant: TenantArgument, database_role: RoleOption, database_url: RequiredDatabaseOption
+) -> Output:
+    """Let a database role speak no more for a tenant. Its jobs stay."""
+    operators = DatabaseOperators(database_url)
+    operators.revoke(_find_named(operators, tenant), database_role)
+    answer = GrantAnswer(database_role=database_role, tenant=tenant)
+    return sentence(answer, f"{database_role} speaks no more for {tenant}")
+
+
+@tenant_app.command("grants")
+@shows
+def list_grants(database_url: RequiredDatabaseOption) -> Output:
+    """List the database roles that speak for tenants."""
+    return rows(
+        DatabaseOperators(database_url).list_grants(),
+        {
+            "database role": lambda grant: grant.database_role,
+            "tenant": lambda grant: grant.tenant,
+            "granted": lambda grant: grant.granted_at,
         },
     )
 
@@ -109,9 +150,11 @@ def revoke_token(
 
 
 def _find(operators: Operators, written: str | None) -> UUID | None:
+    return None if written is None else _find_named(operators, written)
+
+
+def _find_named(operators: Operators, written: str) -> UUID:
     """The id of a tenant that is named by it, or by its name."""
-    if written is None:
-        return None
     try:
         return UUID(written)
     except ValueError:

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from wheelsched.core.model import Job, RunKey, format_run_id
+from wheelsched.core.model import Draft, Job, RunKey, format_run_id
 
 FEW: Final = 10  # so many are named one by one
 
@@ -28,7 +28,7 @@ def registered(jobs: Sequence[Job]) -> Entry:
     return Entry("job.register", subject, _counted("names", [job.name for job in jobs]))
 
 
-def changed(verb: str, job: Job, **detail: object) -> Entry:
+def changed(verb: str, job: Job | Draft, **detail: object) -> Entry:
     """A job as it was before the change; one that was edited, as it is now."""
     named: dict[str, object] = {"name": job.name, "version": job.version}
     return Entry(f"job.{verb}", str(job.job_id), named | detail)

@@ -44,6 +44,11 @@ class JobState(StrEnum):
     ACTIVE = "active"
     PAUSED = "paused"
     FINISHED = "finished"
+    UNPLANNED = "unplanned"  # written in a transaction of its user's; no shard has judged it yet
+    REFUSED = "refused"  # one has, and it cannot be what was meant
+
+
+DRAFT_STATES: Final = frozenset({JobState.UNPLANNED, JobState.REFUSED})
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -78,6 +83,20 @@ class Job(Struct, frozen=True, kw_only=True):
     created_at_us: int
     updated_at_us: int
     paused_at_us: int | None = None
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """A job that nobody has accepted: what was written, and nothing of what it means."""
+
+    job_id: UUID
+    tenant_id: UUID
+    name: str
+    document: Raw  # the JSON object
+    state: JobState = JobState.UNPLANNED
+    version: int = 1
+    created_at_us: int
+    updated_at_us: int
+    error: str | None = None  # why it was refused
 
 
 class RunState(StrEnum):

@@ -87,6 +87,9 @@ RUN_REPLAYS: Final = frozenset(
 
 class JobEvent(StrEnum):
     REGISTER = "register"
+    WRITE = "write"  # a user's own transaction has it, and nobody has judged it
+    PLAN = "plan"  # its shard accepts what was written
+    REFUSE = "refuse"  # or does not
     EDIT = "edit"  # anything but its schedule
     RESCHEDULE = "reschedule"  # it gets a schedule that has a future
     PAUSE = "pause"
@@ -100,6 +103,12 @@ class JobEvent(StrEnum):
 # for the sake of replays. Who deletes again is told that there is no such job.
 JOB_MOVES: Final[Mapping[tuple[JobState | None, JobEvent], JobState | None]] = {
     (None, JobEvent.REGISTER): JobState.ACTIVE,
+    (None, JobEvent.WRITE): JobState.UNPLANNED,
+    #
+    (JobState.UNPLANNED, JobEvent.PLAN): JobState.ACTIVE,
+    (JobState.UNPLANNED, JobEvent.REFUSE): JobState.REFUSED,
+    (JobState.UNPLANNED, JobEvent.DELETE): None,
+    (JobState.REFUSED, JobEvent.DELETE): None,
     #
     (JobState.ACTIVE, JobEvent.EDIT): JobState.ACTIVE,
     (JobState.ACTIVE, JobEvent.RESCHEDULE): JobState.ACTIVE,

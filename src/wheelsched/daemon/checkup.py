@@ -60,6 +60,7 @@ async def _findings(url: str) -> AsyncIterator[Finding]:
             yield await _check_round_trip(operator)
             yield _check_clock(operator)
             yield await _check_leases(operator)
+            yield await _check_drafts(operator)
         yield await _check_hints(url)
     except StoreError as error:
         yield Finding(
@@ -131,6 +132,27 @@ async def _check_leases(operator: Operator) -> Finding:
             advice="ask again in ten seconds; if it stays so, look into the logs of the shards",
         )
     return Finding(subject="leases", detail=detail)
+
+
+async def _check_drafts(operator: Operator) -> Finding:
+    """Jobs that applications scheduled in transactions of their own."""
+    refused, waiting = await operator.grants.count_drafts()
+    detail = f"{refused} that applications scheduled are refused, {waiting} wait to be planned"
+    if waiting:
+        return Finding(
+            subject="jobs",
+            verdict=Verdict.POOR,
+            detail=detail,
+            advice="look into the logs of the shards: planning takes a moment, at most a minute",
+        )
+    if refused:
+        return Finding(
+            subject="jobs",
+            verdict=Verdict.POOR,
+            detail=detail,
+            advice="`wheelsched job list --state refused` names them, `job get` says why",
+        )
+    return Finding(subject="jobs", detail=detail)
 
 
 async def _check_hints(url: str) -> Finding:

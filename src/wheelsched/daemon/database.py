@@ -24,10 +24,18 @@ from wheelsched.ports import Caller, Stores, Tenant
 from wheelsched.store.connection import Connection
 from wheelsched.store.database import Database
 from wheelsched.store.failure import named_failures
+from wheelsched.store.grants import Grants
 from wheelsched.store.migrate import known_migrations, migrate, pending
 from wheelsched.store.postgres import PostgresStore
 from wheelsched.store.retention import Retention
-from wheelsched.wire.tenant import TenantAnswer, TenantRequest, TokenAnswer, TokenRequest
+from wheelsched.wire.instant import instant
+from wheelsched.wire.tenant import (
+    GrantAnswer,
+    TenantAnswer,
+    TenantRequest,
+    TokenAnswer,
+    TokenRequest,
+)
 
 CONNECT_TIMEOUT_S: Final = 10
 COMMAND_TIMEOUT_S: Final = 600  # of one migration, which may rewrite a table
@@ -67,8 +75,9 @@ async def read_schema(url: str) -> SchemaStatus:
 class Operator:
     """Tenants and tokens, by the same rules as over the API."""
 
-    def __init__(self, stores: Stores, clock: DatabaseClock) -> None:
+    def __init__(self, stores: Stores, grants: Grants, clock: DatabaseClock) -> None:
         self.stores = stores
+        self.grants = grants
         self.clock = clock
         surroundings = Surroundings(
             clock=SystemClock(), now_us=clock.now_us, random=SystemRandom(), metrics=str
@@ -94,6 +103,22 @@ class Operator:
         answer = await self._tenants.revoke_token(self._call(None, token_id=token_id))
         return _body(answer, TokenAnswer)
 
+    async def grant(self, tenant_id: UUID, database_role: str) -> None:
+        await self.grants.grant(ACTOR, tenant_id, database_role)
+
+    async def revoke(self, tenant_id: UUID, database_role: str) -> None:
+        await self.grants.revoke(ACTOR, tenant_id, database_role)
+
+    async def list_grants(self) -> list[GrantAnswer]:
+        return [
+            GrantAnswer(
+                database_role=grant.database_role,
+                tenant=grant.tenant,
+                granted_at=instant(grant.granted_at_us),
+            )
+            for grant in await self.grants.list_grants()
+        ]
+
     async def _all_tenants(self) -> AsyncIterator[Tenant]:
         after = ""
         while page := await self.stores.tenants.list_tenants(PAGE, after):
@@ -116,7 +141,8 @@ async def open_operator(url: str) -> AsyncIterator[Operator]:
     """An operator at a database whose schema is the program's."""
     async with await Database.open(StoreConfig(url=url, role="owner", connections=2)) as database:
         stores = PostgresStore(database)
-        yield Operator(stores, await open_clock(SystemClock(), stores.leases))
+        clock = await open_clock(SystemClock(), stores.leases)
+        yield Operator(stores, Grants(database), clock)
 
 
 Answered = TypeVar("Answered")

@@ -6,6 +6,7 @@ Invariant: what is opened here is closed here, in the opposite order, whatever e
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from random import SystemRandom
 from typing import Final
 
@@ -14,6 +15,7 @@ from aiohttp import web
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wheelsched.api.drafts import judge_draft
 from wheelsched.clock import SystemClock
 from wheelsched.config import DispatchConfig, ProbeConfig, ShardConfig, StoreConfig
 from wheelsched.daemon.opening import (
@@ -96,6 +98,7 @@ async def open_shard(
         surroundings = Surroundings(
             stores=store,
             listen=listen,
+            judge=partial(judge_draft, rules=config.dispatch.egress.rules),
             dispatcher=dispatcher,
             machine=machine,
             clock=clock,

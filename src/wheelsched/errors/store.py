@@ -106,6 +106,18 @@ class JobNotPausable(StoreError):
     """a finished job cannot be paused or resumed: give it a schedule with a future"""
 
 
+class JobNotPlanned(StoreError):
+    """the job was refused, or no shard has planned it yet: if it has an error, delete it"""
+
+
+class DatabaseRoleTaken(StoreError):
+    """the database role speaks for another tenant: revoke that first"""
+
+
+class DatabaseRoleNotFound(StoreError):
+    """the tenant has no such database role"""
+
+
 class QuotaExceeded(StoreError):
     """the tenant would have more jobs than its quota allows: none was registered"""
 

@@ -4,9 +4,9 @@ Invariant: a port names what is needed and never who provides it; it imports no 
 method of a store may be sent again with the same arguments after an error, and then changes
 nothing that the first sending changed. Methods of stores take and give whole batches.
 
-The stores of a shard are `LeaseStore`, `TimerStore` and `RunStore`; those of the API are
-`JobStore` and `HistoryStore`, which see one tenant at a time. `TenantStore` is the operators', and
-both read it. A `Dispatcher` carries callbacks.
+The stores of a shard are `LeaseStore`, `TimerStore`, `RunStore` and `PlanStore`; those of the API
+are `JobStore` and `HistoryStore`, which see one tenant at a time. `TenantStore` is the operators',
+and both read it. A `Dispatcher` carries callbacks.
 """
 
 from wheelsched.ports.clock import Alarm, Clock
@@ -14,8 +14,9 @@ from wheelsched.ports.dispatch import Callback, Dispatcher, Prepared, Route
 from wheelsched.ports.hints import Hint, HintSource
 from wheelsched.ports.history import DeadFilter, HistoryStore, RequestedRun
 from wheelsched.ports.idempotency import IdempotencyStore, KeptAnswer, KeyedRequest
-from wheelsched.ports.jobs import Acknowledged, JobFilter, JobStore, Registration
+from wheelsched.ports.jobs import Acknowledged, Deleted, JobFilter, JobStore, Registration, planned
 from wheelsched.ports.leases import Lease, LeaseStore, Ownership, ShardView, Survey
+from wheelsched.ports.plans import Judge, Plan, Planned, PlanStore, Unplanned
 from wheelsched.ports.runs import Adoption, Checked, RunStore, Settled
 from wheelsched.ports.stores import Stores
 from wheelsched.ports.tenants import Caller, Tenant, TenantStore, Token
@@ -45,6 +46,7 @@ __all__ = [
     "ClaimedRun",
     "Clock",
     "DeadFilter",
+    "Deleted",
     "Dispatcher",
     "Hint",
     "HintSource",
@@ -53,12 +55,16 @@ __all__ = [
     "IdempotencyStore",
     "JobFilter",
     "JobStore",
+    "Judge",
     "KeptAnswer",
     "KeyedRequest",
     "Lease",
     "LeaseStore",
     "Mark",
     "Ownership",
+    "Plan",
+    "PlanStore",
+    "Planned",
     "Prepared",
     "Registration",
     "RequestedRun",
@@ -73,4 +79,6 @@ __all__ = [
     "TenantStore",
     "TimerStore",
     "Token",
+    "Unplanned",
+    "planned",
 ]

@@ -18,6 +18,7 @@ class Hint(Struct, frozen=True):
 
     partition: int
     job_id: UUID | None = None
+    is_unplanned: bool = False  # an application wrote or removed it: there is something to plan
 
 
 class HintSource(Protocol):

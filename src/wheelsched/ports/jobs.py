@@ -9,7 +9,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from wheelsched.core.model import Job, JobState, RunKey
+from wheelsched.core.model import Draft, Job, JobState, RunKey
+from wheelsched.errors import JobNotPlanned
 from wheelsched.ports.tenants import Caller
 
 
@@ -30,10 +31,24 @@ class Acknowledged(Struct, frozen=True, kw_only=True):
     too_late: tuple[RunKey, ...] = ()
 
 
+class Deleted(Struct, frozen=True, kw_only=True):
+    """The same of a job, or a draft, that is no more."""
+
+    job: Job | Draft
+    too_late: tuple[RunKey, ...] = ()
+
+
 class JobFilter(Struct, frozen=True, kw_only=True):
     state: JobState | None = None
     name: str | None = None
     tags: dict[str, str] = {}
+
+
+def planned(job: Job | Draft) -> Job:
+    """The job, or `JobNotPlanned` when it is a draft."""
+    if isinstance(job, Draft):
+        raise JobNotPlanned(f"the job was refused: {job.error}" if job.error else None)
+    return job
 
 
 class JobStore(Protocol):
@@ -47,11 +62,14 @@ class JobStore(Protocol):
         """
 
     async def get(self, caller: Caller, job_id: UUID) -> Job:
-        """One job, or `JobNotFound`."""
+        """One job, or `JobNotFound`; or `JobNotPlanned`, as for every change of a draft."""
+
+    async def read(self, caller: Caller, job_id: UUID) -> Job | Draft:
+        """The same, be it planned or not."""
 
     async def list_jobs(
         self, caller: Caller, wanted: JobFilter, limit: int, after_name: str = ""
-    ) -> list[Job]:
+    ) -> list[Job | Draft]:
         """Jobs by name, after the last name of a page."""
 
     async def edit(
@@ -65,10 +83,8 @@ class JobStore(Protocol):
     async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
         """Starts the timer of a paused job."""
 
-    async def delete(
-        self, caller: Caller, job_id: UUID, version: int | None = None
-    ) -> Acknowledged:
-        """Removes the job; its history stays for its retention.
+    async def delete(self, caller: Caller, job_id: UUID, version: int | None = None) -> Deleted:
+        """Removes the job, or the draft; its history stays for its retention.
 
         With a version, that one or none: `JobChanged` when the job has another.
 

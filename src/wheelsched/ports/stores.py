@@ -9,6 +9,7 @@ from wheelsched.ports.history import HistoryStore
 from wheelsched.ports.idempotency import IdempotencyStore
 from wheelsched.ports.jobs import JobStore
 from wheelsched.ports.leases import LeaseStore
+from wheelsched.ports.plans import PlanStore
 from wheelsched.ports.runs import RunStore
 from wheelsched.ports.tenants import TenantStore
 from wheelsched.ports.timers import TimerStore
@@ -23,6 +24,8 @@ class Stores(Protocol):
     def timers(self) -> TimerStore: ...
     @property
     def runs(self) -> RunStore: ...
+    @property
+    def plans(self) -> PlanStore: ...
     @property
     def jobs(self) -> JobStore: ...
     @property

@@ -3,7 +3,7 @@
 ```
 acquire ─► sweep ─► load ─► arm ─► fire ─► settle
    │                 ▲       ▲       │        │
-listener ────────────┤       └─ retries ◄─────┤
+listener ──► plan ───┤       └─ retries ◄─────┤
    └──► recheck ─────┴── in doubt ◄──┘        └─► ended: the next of its job
 ```
 
@@ -19,8 +19,8 @@ from uuid import UUID
 
 from wheelsched.core.model import Lane, RunKey
 from wheelsched.core.partition import partition_of
-from wheelsched.ports import Dispatcher, Hint
-from wheelsched.shard import acquire, arm, fire, listener, load, recheck, settle, sweep
+from wheelsched.ports import Dispatcher, Hint, Judge
+from wheelsched.shard import acquire, arm, fire, listener, load, plan, recheck, settle, sweep
 from wheelsched.shard.armed import ArmedRun, Batch
 from wheelsched.shard.breaker import BreakerState
 from wheelsched.shard.context import Context
@@ -37,7 +37,12 @@ class Pipeline:
     """The stages, put together for the time of one lease."""
 
     def __init__(
-        self, context: Context, dispatcher: Dispatcher, listen: listener.Listen, random: Random
+        self,
+        context: Context,
+        dispatcher: Dispatcher,
+        listen: listener.Listen,
+        judge: Judge,
+        random: Random,
     ) -> None:
         self._context = context
         now_us = context.clock.now_us()
@@ -63,6 +68,7 @@ class Pipeline:
         self.load = load.Load(
             context, due_times, retries, load.Outlets(self._wake, self.settle.finish_later)
         )
+        self.plan = plan.Planner(context, judge, plan.Outlets(self.load.ask))
         self.arm = arm.Arm(
             context,
             due_times,
@@ -75,7 +81,11 @@ class Pipeline:
             preparation,
             retries,
             recheck.Outlets(
-                self.fire.clear, self.fire.replace, self.fire.withdraw, self.fire.ended
+                self.fire.clear,
+                self.fire.replace,
+                self.fire.withdraw,
+                self.fire.ended,
+                self.settle.put,
             ),
         )
         self.sweep = sweep.Sweep(
@@ -90,7 +100,7 @@ class Pipeline:
         )
         self.acquire = acquire.Acquire(
             context,
-            acquire.Outlets(self.sweep.gained, self.hand_over, self.fire.pump, self._anchor),
+            acquire.Outlets(self._gained, self.hand_over, self.fire.pump, self._anchor),
         )
         self.listener = listener.Listener(
             context, listen, freshness, listener.Outlets(self._hear, self._hear_everything)
@@ -103,6 +113,7 @@ class Pipeline:
                 self.acquire,
                 self.listener,
                 self.sweep,
+                self.plan,
                 self.load,
                 self.recheck,
                 self.arm,
@@ -121,6 +132,10 @@ class Pipeline:
         while self._context.unfinished.live_count or self._context.unfinished.armed_count:
             await self._context.clock.sleep(50_000_000)
         await self.settle.drained()
+
+    def _gained(self, partitions: Collection[int]) -> None:
+        self.sweep.gained(partitions)
+        self.plan.wake()
 
     def _add(self, run: ArmedRun) -> None:
         self.fire.add(run)
@@ -151,10 +166,13 @@ class Pipeline:
             if self._context.unfinished.has_any(hint.job_id):
                 self._doubt(hint.job_id)
             self.load.ask(hint.job_id)
+            if hint.is_unplanned:
+                self.plan.wake()
 
     async def _hear_everything(self) -> None:
         self._context.changes.missed()
         self.load.ask_everything()
+        self.plan.wake()
         async for job_ids in in_portions(self._context.clock, self._context.unfinished.job_ids()):
             for job_id in job_ids:
                 self._doubt(job_id)

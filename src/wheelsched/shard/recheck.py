@@ -1,7 +1,7 @@
 """Between load and fire: runs whose job has changed, or that nobody can vouch for, are read again.
 
 Invariant: a run that was in doubt is sent only as the database says it is now: withdrawn if it was
-paused, cancelled or taken over, made anew if its job was edited.
+paused, cancelled or taken over, or if its job is gone; made anew if its job was edited.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from wheelsched.ports import Checked, Retry
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.context import Context
 from wheelsched.shard.preparation import Preparation
+from wheelsched.shard.reports import Ruling, buried
 from wheelsched.shard.retries import Retries
 
 log = structlog.get_logger("wheelsched.shard")
@@ -33,6 +34,7 @@ class Outlets(Struct, frozen=True):
     replace: Callable[[ArmedRun, ArmedRun], None]
     withdraw: Callable[[ArmedRun], None]
     ended: Callable[[RunKey], None]
+    settle: Callable[[Ruling], None]
 
 
 class Recheck:
@@ -99,6 +101,12 @@ class Recheck:
         if check is None or state not in OURS:
             log.info("run.withdrawn", **about_run(run.key, run.token))
             self._outlets.withdraw(run)
+            return False
+        if check.version is None and state is RunState.ARMED and run.started_us is None:
+            # Deleted, too late to withdraw what was armed, or by an application, which does not.
+            log.info("run.buried", **about_run(run.key, run.token))
+            self._outlets.withdraw(run)
+            self._outlets.settle(buried(check.run))
             return False
         if check.version is None or check.version == run.version or run.started_us is not None:
             self._outlets.clear(run)

@@ -6,7 +6,7 @@ Invariant: each carries the token under which it was made: settle writes nothing
 import structlog
 from msgspec import Struct
 
-from wheelsched.core.model import RunKey, RunState, SkipReason
+from wheelsched.core.model import Run, RunKey, RunState, SkipReason
 from wheelsched.core.outcome import Outcome
 from wheelsched.logs import about_run
 from wheelsched.shard.armed import ArmedRun
@@ -36,6 +36,18 @@ class Ruling(Struct, eq=False, kw_only=True):
     state: RunState
     skip_reason: SkipReason | None = None
     error: str | None = None
+
+
+def buried(run: Run) -> Ruling:
+    """The end of a run whose job is gone: nobody sends it now."""
+    assert run.token is not None
+    is_unsent = run.state is RunState.ARMED and run.attempt == 0
+    return Ruling(
+        key=run.key,
+        token=run.token,
+        state=RunState.SKIPPED if is_unsent else RunState.CANCELLED,
+        skip_reason=SkipReason.DELETED if is_unsent else None,
+    )
 
 
 def unprepared(key: RunKey, token: int) -> Ruling:

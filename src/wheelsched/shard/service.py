@@ -15,7 +15,7 @@ from wheelsched.clock import DatabaseClock
 from wheelsched.config import ShardConfig
 from wheelsched.core.lease import LeaseTerms
 from wheelsched.errors import LeaseLost, StoreError
-from wheelsched.ports import Clock, Dispatcher, Stores
+from wheelsched.ports import Clock, Dispatcher, Judge, Stores
 from wheelsched.shard.context import Context
 from wheelsched.shard.freshness import Changes
 from wheelsched.shard.gate import Gate
@@ -34,6 +34,7 @@ class Surroundings(Struct, frozen=True, eq=False, kw_only=True):
 
     stores: Stores
     listen: Listen
+    judge: Judge  # of what applications have written
     dispatcher: Dispatcher
     machine: Clock  # by which trust in the lease is measured
     clock: DatabaseClock  # by which runs are due
@@ -103,7 +104,7 @@ class Shard:
     async def _serve(self, context: Context) -> None:
         """Runs the pipeline until it is to stop, and then lets it drain."""
         around = self._surroundings
-        pipeline = Pipeline(context, around.dispatcher, around.listen, around.random)
+        pipeline = Pipeline(context, around.dispatcher, around.listen, around.judge, around.random)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(pipeline.run())
             await self._stopping.wait()

@@ -12,7 +12,7 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wheelsched.core.model import Job, Run, RunKey, RunState, SkipReason
+from wheelsched.core.model import Job, Run, RunKey, RunState
 from wheelsched.core.partition import partition_of
 from wheelsched.ports import Adoption, Mark, Retry
 from wheelsched.shard import watch
@@ -21,7 +21,7 @@ from wheelsched.shard.claims import Claims
 from wheelsched.shard.context import Context
 from wheelsched.shard.portions import in_portions
 from wheelsched.shard.preparation import Preparation, adopted_lane
-from wheelsched.shard.reports import Report, Ruling, unprepared
+from wheelsched.shard.reports import Report, Ruling, buried, unprepared
 from wheelsched.shard.retries import Retries
 from wheelsched.shard.watch import ACCEPTED, Watch
 
@@ -160,16 +160,7 @@ class Sweep:
 
     def _bury(self, run: Run) -> None:
         """A run whose job was deleted, too late to keep it from being sent: nobody sends it now."""
-        assert run.token is not None
-        is_unsent = run.state is RunState.ARMED and run.attempt == 0
-        self._outlets.settle(
-            Ruling(
-                key=run.key,
-                token=run.token,
-                state=RunState.SKIPPED if is_unsent else RunState.CANCELLED,
-                skip_reason=SkipReason.DELETED if is_unsent else None,
-            )
-        )
+        self._outlets.settle(buried(run))
 
     def _take_up_retry(self, run: Run) -> None:
         if run.has_begun:

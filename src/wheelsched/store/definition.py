@@ -8,6 +8,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from wheelsched.core.model import (
+    DRAFT_STATES,
+    Draft,
     Job,
     JobState,
     Lane,
@@ -93,6 +95,26 @@ def decode_job(row: Row) -> Job:
         priority=definition.priority,
         idempotency_key=definition.idempotency_key,
     )
+
+
+def decode_draft(row: Row) -> Draft:
+    """A job that is not planned, from its row."""
+    return Draft(
+        job_id=row["job_id"],
+        tenant_id=row["tenant_id"],
+        name=row["name"],
+        document=Raw(row["definition"]),
+        state=JobState(row["state"]),
+        version=row["version"],
+        created_at_us=row["created_at"],
+        updated_at_us=row["updated_at"],
+        error=row["error"],
+    )
+
+
+def decode_either(row: Row) -> Job | Draft:
+    """A job, or its draft, from its row."""
+    return decode_draft(row) if row["state"] in DRAFT_STATES else decode_job(row)
 
 
 def decode_run(row: Row) -> Run:

@@ -79,7 +79,7 @@ def parse_hints(payload: str) -> list[Hint]:
     """The hints that a notice spells. Anybody may notify: what is none is logged and ignored.
 
     `7` is a partition that became free, `7 <job id>` a job of that partition, and `* <job ids>`
-    jobs of any.
+    jobs of any. `+7 <job id>` is one that is to be planned.
     """
     place, *job_ids = payload.split(" ")
     try:
@@ -92,4 +92,4 @@ def parse_hints(payload: str) -> list[Hint]:
     if not 0 <= partition < PARTITIONS or len(job_ids) > 1:
         log.warning("hint.ignored", payload=payload[:80])
         return []
-    return [Hint(partition, jobs[0] if jobs else None)]
+    return [Hint(partition, jobs[0] if jobs else None, place.startswith("+"))]

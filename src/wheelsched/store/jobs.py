@@ -8,21 +8,26 @@ from collections.abc import Sequence
 from uuid import UUID
 
 import asyncpg
-from msgspec.structs import replace
 
 from wheelsched.core.audit import changed
-from wheelsched.core.model import Job, JobState, RunKey, SkipReason
+from wheelsched.core.model import Draft, Job, JobState, RunKey, SkipReason
 from wheelsched.errors import (
     JobChanged,
     JobNameTaken,
     JobNotFound,
     JobNotPausable,
 )
-from wheelsched.ports import Acknowledged, Caller, JobFilter, Registration
+from wheelsched.ports import Acknowledged, Caller, Deleted, JobFilter, Registration, planned
 from wheelsched.store.audit import note
 from wheelsched.store.connection import Connection
 from wheelsched.store.database import Database
-from wheelsched.store.definition import ENCODER, decode_job, encode_definition, encode_tags
+from wheelsched.store.definition import (
+    ENCODER,
+    decode_either,
+    decode_job,
+    encode_definition,
+    encode_tags,
+)
 from wheelsched.store.hints import hint
 from wheelsched.store.queries import load_queries
 from wheelsched.store.registration import register
@@ -42,27 +47,30 @@ class PostgresJobs:
         return await register(self._database, caller, jobs)
 
     async def get(self, caller: Caller, job_id: UUID) -> Job:
+        return planned(await self.read(caller, job_id))
+
+    async def read(self, caller: Caller, job_id: UUID) -> Job | Draft:
         async with self._database.tenant(caller) as connection:
             row = await connection.fetchrow(QUERIES["get_job"], job_id)
         if row is None:
             raise JobNotFound
-        return decode_job(row)
+        return decode_either(row)
 
     async def list_jobs(
         self, caller: Caller, wanted: JobFilter, limit: int, after_name: str = ""
-    ) -> list[Job]:
+    ) -> list[Job | Draft]:
         tags = ENCODER.encode(wanted.tags).decode()
         async with self._database.tenant(caller) as connection:
             rows = await connection.fetch(
                 QUERIES["list_jobs"], after_name, wanted.state, wanted.name, tags, limit
             )
-        return [decode_job(row) for row in rows]
+        return [decode_either(row) for row in rows]
 
     async def edit(
         self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool
     ) -> Acknowledged:
         async with self._database.tenant(caller) as connection:
-            before = await _locked(connection, job.job_id)
+            before = planned(await _locked(connection, job.job_id))
             if before.version != job.version - 1:
                 raise JobChanged
             await _replace(connection, job)
@@ -80,7 +88,7 @@ class PostgresJobs:
 
     async def pause(self, caller: Caller, job_id: UUID) -> Acknowledged:
         async with self._database.tenant(caller) as connection:
-            job = await _locked(connection, job_id)
+            job = planned(await _locked(connection, job_id))
             if job.state is JobState.FINISHED:
                 raise JobNotPausable
             if job.state is JobState.ACTIVE:
@@ -96,7 +104,7 @@ class PostgresJobs:
 
     async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
         async with self._database.tenant(caller) as connection:
-            job = await _locked(connection, job_id)
+            job = planned(await _locked(connection, job_id))
             if job.state is JobState.FINISHED:
                 raise JobNotPausable
             if job.state is JobState.PAUSED:
@@ -110,9 +118,7 @@ class PostgresJobs:
                 await note(connection, caller.tenant_id, caller.actor, entry)
             return await _acknowledged(connection, job_id)
 
-    async def delete(
-        self, caller: Caller, job_id: UUID, version: int | None = None
-    ) -> Acknowledged:
+    async def delete(self, caller: Caller, job_id: UUID, version: int | None = None) -> Deleted:
         async with self._database.tenant(caller) as connection:
             job = await _locked(connection, job_id)
             if version not in (None, job.version):
@@ -121,19 +127,21 @@ class PostgresJobs:
             await _withdraw(connection, job_id, SkipReason.DELETED)
             await connection.execute(QUERIES["cancel_waiting"], job_id)
             late = await connection.fetch(QUERIES["list_late_retries"], job_id)
-            acknowledged = await _acknowledged(connection, job_id)
+            await hint(connection, job_id)
+            soon = await _too_late(connection, job_id)
             await connection.execute(QUERIES["delete_job"], job_id)
             await note(connection, caller.tenant_id, caller.actor, changed("delete", job))
-            await connection.execute(QUERIES["count_jobs"], -1)
-            too_late = {*acknowledged.too_late, *(RunKey(job_id, row["due_at"]) for row in late)}
-            return replace(acknowledged, too_late=tuple(sorted(too_late)))
+            if isinstance(job, Job):  # drafts are not counted: see `plan`
+                await connection.execute(QUERIES["count_jobs"], -1)
+            too_late = {*soon, *(RunKey(job_id, row["due_at"]) for row in late)}
+            return Deleted(job=job, too_late=tuple(sorted(too_late)))
 
 
-async def _locked(connection: Connection, job_id: UUID) -> Job:
+async def _locked(connection: Connection, job_id: UUID) -> Job | Draft:
     row = await connection.fetchrow(QUERIES["lock_job"], job_id)
     if row is None:
         raise JobNotFound
-    return decode_job(row)
+    return decode_either(row)
 
 
 async def _replace(connection: Connection, job: Job) -> None:
@@ -161,6 +169,9 @@ async def _acknowledged(connection: Connection, job_id: UUID) -> Acknowledged:
     await hint(connection, job_id)
     job = await connection.fetchrow(QUERIES["get_job"], job_id)
     assert job
+    return Acknowledged(job=decode_job(job), too_late=await _too_late(connection, job_id))
+
+
+async def _too_late(connection: Connection, job_id: UUID) -> tuple[RunKey, ...]:
     late = await connection.fetch(QUERIES["list_too_late"], job_id)
-    too_late = tuple(RunKey(job_id, row["due_at"]) for row in late)
-    return Acknowledged(job=decode_job(job), too_late=too_late)
+    return tuple(RunKey(job_id, row["due_at"]) for row in late)

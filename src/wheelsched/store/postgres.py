@@ -8,6 +8,7 @@ from wheelsched.ports import (
     IdempotencyStore,
     JobStore,
     LeaseStore,
+    PlanStore,
     RunStore,
     TenantStore,
     TimerStore,
@@ -17,6 +18,7 @@ from wheelsched.store.history import PostgresHistory
 from wheelsched.store.idempotency import PostgresIdempotency
 from wheelsched.store.jobs import PostgresJobs
 from wheelsched.store.leases import PostgresLeases
+from wheelsched.store.plans import PostgresPlans
 from wheelsched.store.runs import PostgresRuns
 from wheelsched.store.tenants import PostgresTenants
 from wheelsched.store.timers import PostgresTimers
@@ -29,6 +31,7 @@ class PostgresStore:
         self.leases: LeaseStore = PostgresLeases(database)
         self.timers: TimerStore = PostgresTimers(database)
         self.runs: RunStore = PostgresRuns(database)
+        self.plans: PlanStore = PostgresPlans(database)
         self.jobs: JobStore = PostgresJobs(database)
         self.history: HistoryStore = PostgresHistory(database)
         self.tenants: TenantStore = PostgresTenants(database)

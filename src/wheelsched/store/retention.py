@@ -19,6 +19,7 @@ FORGET = (
     QUERIES["forget_days"],
     QUERIES["forget_dead"],
     QUERIES["forget_retries"],
+    QUERIES["forget_refused"],
     QUERIES["forget_answers"],
 )
 DAYS_AHEAD = 3

@@ -12,7 +12,7 @@ import asyncpg
 import msgspec
 import structlog
 
-from wheelsched.core.model import Job, Lane, Run, RunKey
+from wheelsched.core.model import DRAFT_STATES, Job, Lane, Run, RunKey
 from wheelsched.errors import DayMissing, KeyTaken
 from wheelsched.ports import Claim, ClaimedRetry, Horizon, Lease, Mark, Retry
 from wheelsched.store.database import Database
@@ -174,7 +174,9 @@ class PostgresTimers:
 
 
 def _read_job(row: asyncpg.Record) -> Job | None:
-    """A job, unless this program cannot read it: a newer one may have written it."""
+    """A job, unless this program cannot read it: a newer one may have written it. No draft."""
+    if row["state"] in DRAFT_STATES:
+        return None
     try:
         return decode_job(row)
     except msgspec.DecodeError as error:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from wheelsched.core.audit import changed, registered
 from wheelsched.core.duration import SECOND
-from wheelsched.core.model import Job, JobState, RunKey, RunState, SkipReason
+from wheelsched.core.model import Draft, Job, JobState, RunKey, RunState, SkipReason
 from wheelsched.errors import (
     JobChanged,
     JobNameTaken,
@@ -16,7 +16,7 @@ from wheelsched.errors import (
     QuotaExceeded,
     TenantNotFound,
 )
-from wheelsched.ports import Acknowledged, Caller, JobFilter, Registration
+from wheelsched.ports import Acknowledged, Caller, Deleted, JobFilter, Registration, planned
 from wheelsched.testing.tables import HINTED_US, IN_TIME_US, MemoryTables, RunRow, TimerRow
 
 PAST_US = 10 * SECOND  # what was due before that has long been sent
@@ -57,17 +57,21 @@ class MemoryJobs:
     async def get(self, caller: Caller, job_id: UUID) -> Job:
         return self._job(caller, job_id)
 
+    async def read(self, caller: Caller, job_id: UUID) -> Job | Draft:
+        return self._either(caller, job_id)
+
     async def list_jobs(
         self, caller: Caller, wanted: JobFilter, limit: int, after_name: str = ""
-    ) -> list[Job]:
+    ) -> list[Job | Draft]:
+        jobs: list[Job | Draft] = [*self._tables.jobs.values(), *self._tables.drafts.values()]
         found = [
             job
-            for job in self._tables.jobs.values()
+            for job in jobs
             if job.tenant_id == caller.tenant_id
             and job.name > after_name
             and wanted.state in (None, job.state)
             and wanted.name in (None, job.name)
-            and wanted.tags.items() <= job.tags.items()
+            and wanted.tags.items() <= (job.tags.items() if isinstance(job, Job) else set())
         ]
         return sorted(found, key=lambda job: job.name)[:limit]
 
@@ -118,20 +122,23 @@ class MemoryJobs:
             self._note(caller, "resume", job)
         return self._acknowledged(job_id)
 
-    async def delete(
-        self, caller: Caller, job_id: UUID, version: int | None = None
-    ) -> Acknowledged:
-        if version not in (None, self._job(caller, job_id).version):
+    async def delete(self, caller: Caller, job_id: UUID, version: int | None = None) -> Deleted:
+        job = self._either(caller, job_id)
+        if version not in (None, job.version):
             raise JobChanged
         self._tables.timers.pop(job_id, None)
         self._withdraw(job_id, SkipReason.DELETED)
         late = self._cancel_waiting(job_id)
-        acknowledged = self._acknowledged(job_id)
-        job = self._tables.jobs.pop(job_id)
+        self._tables.hint(job_id)
+        too_late = {*self._too_late(job_id), *late}
+        if isinstance(job, Draft):
+            del self._tables.drafts[job_id]
+        else:
+            del self._tables.jobs[job_id]
+            self._tables.job_counts[caller.tenant_id] -= 1
         del self._tables.names[caller.tenant_id, job.name]
-        self._tables.job_counts[caller.tenant_id] -= 1
         self._note(caller, "delete", job)
-        return replace(acknowledged, too_late=tuple(sorted({*acknowledged.too_late, *late})))
+        return Deleted(job=job, too_late=tuple(sorted(too_late)))
 
     def _add(self, caller: Caller, registration: Registration) -> None:
         job, due_us = registration.job, registration.due_us
@@ -152,11 +159,14 @@ class MemoryJobs:
         if new and self._tables.job_counts[caller.tenant_id] + new > tenant.job_quota:
             raise QuotaExceeded
 
-    def _note(self, caller: Caller, verb: str, job: Job, **detail: object) -> None:
+    def _note(self, caller: Caller, verb: str, job: Job | Draft, **detail: object) -> None:
         self._tables.note(caller.tenant_id, caller.actor, changed(verb, job, **detail))
 
     def _job(self, caller: Caller, job_id: UUID) -> Job:
-        job = self._tables.jobs.get(job_id)
+        return planned(self._either(caller, job_id))
+
+    def _either(self, caller: Caller, job_id: UUID) -> Job | Draft:
+        job = self._tables.jobs.get(job_id) or self._tables.drafts.get(job_id)
         if job is None or job.tenant_id != caller.tenant_id:
             raise JobNotFound
         return job
@@ -222,13 +232,16 @@ class MemoryJobs:
 
     def _acknowledged(self, job_id: UUID) -> Acknowledged:
         self._tables.hint(job_id)
+        return Acknowledged(job=self._tables.jobs[job_id], too_late=self._too_late(job_id))
+
+    def _too_late(self, job_id: UUID) -> tuple[RunKey, ...]:
         now_us = self._tables.now_us()
         keys = [
             row.run.key
             for row in self._runs(job_id)
             if row.run.due_us > now_us - PAST_US and is_too_late(row, now_us)
         ]
-        return Acknowledged(job=self._tables.jobs[job_id], too_late=tuple(sorted(keys)))
+        return tuple(sorted(keys))
 
 
 def is_too_late(row: RunRow, now_us: int) -> bool:

@@ -12,6 +12,7 @@ from wheelsched.ports import (
     IdempotencyStore,
     JobStore,
     LeaseStore,
+    PlanStore,
     RunStore,
     TenantStore,
     TimerStore,
@@ -20,6 +21,7 @@ from wheelsched.testing.history import MemoryHistory
 from wheelsched.testing.idempotency import MemoryIdempotency
 from wheelsched.testing.jobs import MemoryJobs
 from wheelsched.testing.leases import MemoryLeases
+from wheelsched.testing.plans import MemoryApplication, MemoryPlans
 from wheelsched.testing.runs import MemoryRuns
 from wheelsched.testing.tables import MemoryTables
 from wheelsched.testing.tenants import MemoryTenants
@@ -34,10 +36,12 @@ class MemoryStore:
         self.leases: LeaseStore = MemoryLeases(tables)
         self.timers: TimerStore = MemoryTimers(tables)
         self.runs: RunStore = MemoryRuns(tables)
+        self.plans: PlanStore = MemoryPlans(tables)
         self.jobs: JobStore = MemoryJobs(tables)
         self.history: HistoryStore = MemoryHistory(tables)
         self.tenants: TenantStore = MemoryTenants(tables)
         self.idempotency: IdempotencyStore = MemoryIdempotency(tables)
+        self.application = MemoryApplication(tables)
 
     async def listen(self, on_hint: Callable[[Hint], None]) -> "MemoryHints":
         """Delivers hints from now on."""

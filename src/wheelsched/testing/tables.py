@@ -5,13 +5,14 @@ Invariant: no method of a part awaits between reading and writing, so that each 
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from uuid import UUID
 
 from msgspec import Struct
 
 from wheelsched.core.audit import Entry
 from wheelsched.core.duration import MINUTE, SECOND
-from wheelsched.core.model import Attempt, Job, Run, RunKey, RunState, SkipReason
+from wheelsched.core.model import Attempt, Draft, Job, Run, RunKey, RunState, SkipReason
 from wheelsched.core.partition import PARTITIONS, partition_of
 from wheelsched.errors import FenceRaised, LeaseLost
 from wheelsched.ports import Hint, KeptAnswer, Lease, Tenant, Token
@@ -56,6 +57,12 @@ class IdempotencyRow(Struct):
     answer: KeptAnswer | None = None
 
 
+class UnplannedRow(Struct, frozen=True):
+    job_id: UUID
+    tenant_id: UUID
+    is_counted: bool = False
+
+
 class AuditRow(Struct, frozen=True):
     tenant_id: UUID
     actor: str
@@ -72,6 +79,9 @@ class MemoryTables:
         self.audit: list[AuditRow] = []
         self.idempotency: dict[tuple[UUID, str], IdempotencyRow] = {}
         self.jobs: dict[UUID, Job] = {}
+        self.drafts: dict[UUID, Draft] = {}  # a job is here or there
+        self.unplanned: dict[int, UnplannedRow] = {}
+        self.unplanned_numbers = count(1)
         self.job_counts: Counter[UUID] = Counter()
         self.names: dict[tuple[UUID, str], UUID] = {}
         self.timers: dict[UUID, TimerRow] = {}
@@ -112,9 +122,9 @@ class MemoryTables:
         self.partitions[partition].owner = None
         self._tell(Hint(partition))
 
-    def hint(self, job_id: UUID) -> None:
+    def hint(self, job_id: UUID, *, is_unplanned: bool = False) -> None:
         """Tells every listener that a job has changed."""
-        self._tell(Hint(partition_of(job_id), job_id))
+        self._tell(Hint(partition_of(job_id), job_id, is_unplanned))
 
     def note(self, tenant_id: UUID, actor: str, entry: Entry) -> None:
         """Writes a line of the audit."""

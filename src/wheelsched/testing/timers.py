@@ -103,7 +103,7 @@ class MemoryTimers:
             return
         for job_id in job_ids:
             timer = self._tables.timers.get(job_id)
-            if timer is not None and timer.due_us is None:
+            if timer is not None and timer.due_us is None and job_id in self._tables.jobs:
                 del self._tables.timers[job_id]
                 self._change_state(job_id, JobState.FINISHED)
 

@@ -107,7 +107,10 @@ class JobDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class JobAnswer(Struct, frozen=True, kw_only=True):
-    """A job as it is stored, with every default written out."""
+    """A job as it is stored, with every default written out.
+
+    Of one that is unplanned or refused it is what was written, as far as that can be read.
+    """
 
     job_id: UUID
     name: str
@@ -130,6 +133,9 @@ class JobAnswer(Struct, frozen=True, kw_only=True):
     updated_at: datetime
     paused_at: datetime | None
     next_run_at: datetime | None
+    error: Annotated[
+        str | None, Meta(description="why a job was refused that an application had scheduled")
+    ] = None
     too_late: Annotated[
         tuple[str, ...], Meta(description="the armed runs that a change may not have reached")
     ] = ()

@@ -51,6 +51,14 @@ class TenantPage(Struct, frozen=True, kw_only=True):
     next_cursor: str | None
 
 
+class GrantAnswer(Struct, frozen=True, kw_only=True):
+    """A role of the database by which an application schedules jobs, and its tenant."""
+
+    database_role: str
+    tenant: str
+    granted_at: datetime | None = None
+
+
 class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A token to make, for a tenant or, when none is named, for the caller's own."""
 

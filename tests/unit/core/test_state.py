@@ -44,17 +44,27 @@ retry      .         armed      running    retrying   .          retrying  .    
 take_over  .         armed      running    retrying   .          .         .        .
 """
 
-JOB_COLUMNS = (None, JobState.ACTIVE, JobState.PAUSED, JobState.FINISHED)
+JOB_COLUMNS = (
+    None,
+    JobState.ACTIVE,
+    JobState.PAUSED,
+    JobState.FINISHED,
+    JobState.UNPLANNED,
+    JobState.REFUSED,
+)
 JOB_TABLE = """
-event       (none)  active    paused    finished
-register    active  .         .         .
-edit        .       active    paused    finished
-reschedule  .       active    paused    active
-pause       .       paused    paused    .
-resume      .       active    active    .
-gone        .       paused    paused    finished
-finish      .       finished  finished  finished
-delete      .       (none)    (none)    (none)
+event       (none)     active    paused    finished  unplanned  refused
+register    active     .         .         .         .          .
+write       unplanned  .         .         .         .          .
+plan        .          .         .         .         active     .
+refuse      .          .         .         .         refused    .
+edit        .          active    paused    finished  .          .
+reschedule  .          active    paused    active    .          .
+pause       .          paused    paused    .         .          .
+resume      .          active    active    .         .          .
+gone        .          paused    paused    finished  .          .
+finish      .          finished  finished  finished  .          .
+delete      .          (none)    (none)    (none)    (none)     (none)
 """
 
 

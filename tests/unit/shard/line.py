@@ -35,6 +35,7 @@ class Line:
         self.leases: Any = Part(self, store.leases)
         self.timers: Any = Part(self, store.timers)
         self.runs: Any = Part(self, store.runs)
+        self.plans: Any = Part(self, store.plans)
         self.jobs: Any = Part(self, store.jobs)
         self.history: Any = Part(self, store.history)
         self.tenants: Any = Part(self, store.tenants)

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from random import Random
 from typing import Self
 from uuid import UUID
@@ -11,10 +12,12 @@ from uuid import UUID
 from msgspec import Raw
 from tests.unit.shard.line import Line
 
+from wheelsched.api.drafts import judge_draft
 from wheelsched.clock import DatabaseClock
 from wheelsched.config import ShardConfig
 from wheelsched.core.compile import compile_schedule
 from wheelsched.core.duration import SECOND
+from wheelsched.core.egress import NO_EXCEPTIONS
 from wheelsched.core.model import Job, Run, RunKey, RunState, Target
 from wheelsched.core.offset import ClockSample
 from wheelsched.core.outcome import Outcome
@@ -68,6 +71,7 @@ class World:
         around = Surroundings(
             stores=self.line,
             listen=self.line.listen,
+            judge=partial(judge_draft, rules=NO_EXCEPTIONS),
             dispatcher=self.dispatcher,
             machine=self.clock,
             clock=DatabaseClock(self.clock, self._sample()),

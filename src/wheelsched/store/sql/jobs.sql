@@ -27,19 +27,22 @@ ON CONFLICT (job_id) DO UPDATE SET version = excluded.version, due_at = excluded
 SELECT job_id FROM jobs WHERE job_id = ANY ($1::uuid[]);
 
 -- name: get_job
-SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at
+SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at,
+    error
 FROM jobs
 WHERE job_id = $1;
 
 -- name: lock_job
 -- First in every change: two changes of one job do not mix.
-SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at
+SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at,
+    error
 FROM jobs
 WHERE job_id = $1
 FOR UPDATE;
 
 -- name: list_jobs
-SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at
+SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at,
+    error
 FROM jobs
 WHERE tenant_id = current_tenant()
   AND name > $1

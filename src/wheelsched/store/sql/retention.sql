@@ -91,6 +91,16 @@ WITH removed AS (
 )
 SELECT count(*) FROM removed;
 
+-- name: forget_refused
+-- As long as one-offs are kept. They are not counted, and nothing else is known of them.
+DELETE FROM jobs
+WHERE job_id IN (
+    SELECT job_id FROM jobs
+    WHERE state = 'refused'
+      AND updated_at < statement_timestamp() - make_interval(days => least($1::integer, 7))
+    FOR UPDATE SKIP LOCKED
+);
+
 -- name: forget_answers
 -- Whoever sends a request again does so within the day.
 DELETE FROM idempotency

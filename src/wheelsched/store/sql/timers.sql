@@ -176,7 +176,8 @@ FROM places
 WHERE partitions.partition = places.partition AND partitions.marked_by < places.token;
 
 -- name: finish_jobs
--- Only while the timer says so: a job that was rescheduled meanwhile has a future again.
+-- Only while the timer says so: a job that was rescheduled meanwhile has a future again. One that
+-- is locked, perhaps by an application and for long, is passed by: its timer is met again.
 WITH fence AS MATERIALIZED (
     SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
 ), locked AS MATERIALIZED (
@@ -184,7 +185,7 @@ WITH fence AS MATERIALIZED (
     SELECT jobs.job_id FROM fence, jobs
     WHERE jobs.job_id = ANY ($3::uuid[])
     ORDER BY jobs.job_id
-    FOR NO KEY UPDATE OF jobs
+    FOR NO KEY UPDATE OF jobs SKIP LOCKED
 ), ended AS (
     DELETE FROM timers
     USING locked
@@ -197,15 +198,23 @@ WHERE jobs.job_id = ended.job_id AND jobs.state IN ('active', 'paused')
 RETURNING jobs.job_id;
 
 -- name: pause_gone_jobs
--- Only the version that was sent: a job that somebody resumed or edited since goes on.
+-- Only the version that was sent: a job that somebody resumed or edited since goes on, and one
+-- that somebody is changing, or an application has locked, is passed by.
 WITH fence AS MATERIALIZED (
     SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
+), locked AS MATERIALIZED (
+    SELECT jobs.job_id
+    FROM fence, unnest($3::uuid[], $4::integer[]) AS given (job_id, version)
+    JOIN jobs ON jobs.job_id = given.job_id
+    WHERE jobs.version = given.version AND jobs.state = 'active'
+    ORDER BY jobs.job_id
+    FOR NO KEY UPDATE OF jobs SKIP LOCKED
 ), paused AS (
     UPDATE jobs
     SET state = 'paused', version = jobs.version + 1, updated_at = clock_timestamp(),
         paused_at = clock_timestamp()
-    FROM fence, unnest($3::uuid[], $4::integer[]) AS given (job_id, version)
-    WHERE jobs.job_id = given.job_id AND jobs.version = given.version AND jobs.state = 'active'
+    FROM locked
+    WHERE jobs.job_id = locked.job_id
     RETURNING jobs.job_id
 )
 DELETE FROM timers

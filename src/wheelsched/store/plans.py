@@ -1,0 +1,61 @@
+"""Stage *plan*, on Postgres.
+
+Invariant: a draft becomes a job, or is refused, once, by the shard that owns it, and its timer is
+there with it. No statement here waits for a transaction of an application.
+"""
+
+from collections.abc import Collection, Sequence
+
+import asyncpg
+
+from wheelsched.core.model import JobState
+from wheelsched.ports import Lease, Plan, Planned, Unplanned
+from wheelsched.store.database import Database
+from wheelsched.store.definition import decode_draft, encode_definition, encode_tags
+from wheelsched.store.leases import refuse_old
+from wheelsched.store.queries import load_queries
+
+QUERIES = load_queries("plans.sql")
+
+
+class PostgresPlans:
+    """`PlanStore` on Postgres."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list_unplanned(self, partitions: Collection[int], limit: int) -> list[Unplanned]:
+        rows = await self._database.fetch(QUERIES["list_unplanned"], sorted(partitions), limit)
+        return [_decode(row) for row in rows]
+
+    async def plan(self, lease: Lease, plans: Sequence[Plan]) -> Planned:
+        jobs = [plan.registration.job if plan.registration else None for plan in plans]
+        row = await self._database.fetchrow(
+            QUERIES["plan"],
+            lease.shard_id,
+            lease.fence,
+            [plan.number for plan in plans],
+            [plan.draft.job_id for plan in plans],
+            [plan.draft.version for plan in plans],
+            [encode_definition(job) if job else None for job in jobs],
+            [encode_tags(job) if job else None for job in jobs],
+            [plan.registration.due_us if plan.registration else None for plan in plans],
+            [plan.error for plan in plans],
+        )
+        assert row
+        if not row["is_held"]:
+            await refuse_old(self._database, lease)
+        return Planned(frozenset(row["accepted"] or ()), frozenset(row["refused"] or ()))
+
+    async def clear(self, lease: Lease, numbers: Collection[int]) -> None:
+        row = await self._database.fetchrow(
+            QUERIES["clear"], lease.shard_id, lease.fence, list(numbers)
+        )
+        assert row
+        if not row["is_held"]:
+            await refuse_old(self._database, lease)
+
+
+def _decode(row: asyncpg.Record) -> Unplanned:
+    is_draft = not row["is_gone"] and row["state"] == JobState.UNPLANNED
+    return Unplanned(row["unplanned_id"], row["job_id"], decode_draft(row) if is_draft else None)

@@ -1,0 +1,26 @@
+-- name: has_role
+SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1);
+
+-- name: grant_role
+INSERT INTO database_roles (database_role, tenant_id) VALUES ($1, $2)
+ON CONFLICT (database_role) DO NOTHING;
+
+-- name: read_role
+SELECT tenant_id FROM database_roles WHERE database_role = $1;
+
+-- name: revoke_role
+DELETE FROM database_roles WHERE database_role = $1 AND tenant_id = $2 RETURNING true;
+
+-- name: list_roles
+SELECT database_role, tenants.name AS tenant, granted_at
+FROM database_roles JOIN tenants USING (tenant_id)
+ORDER BY database_role;
+
+-- name: count_drafts
+-- Those that wait for a shard have waited for longer than any refresh takes.
+SELECT
+    (SELECT count(*) FROM jobs WHERE state = 'refused') AS refused,
+    (
+        SELECT count(*) FROM unplanned
+        WHERE written_at < statement_timestamp() - interval '2 minutes'
+    ) AS waiting;

@@ -1,0 +1,119 @@
+-- name: list_unplanned
+-- What is due first comes first: a crowd of others does not make it late.
+SELECT unplanned_id, unplanned.job_id, jobs.job_id IS NULL AS is_gone, jobs.tenant_id, jobs.name,
+    jobs.state, jobs.version, jobs.definition, jobs.created_at, jobs.updated_at, jobs.error
+FROM unplanned LEFT JOIN jobs ON jobs.job_id = unplanned.job_id
+WHERE unplanned.partition = ANY ($1::smallint[])
+ORDER BY unplanned.due_at, unplanned_id
+LIMIT $2;
+
+-- name: plan
+-- Jobs get what was made of their documents, and their timers; or the reason why not. One that is
+-- locked, by a transaction of any length, is passed by, and stays in the list.
+WITH fence AS MATERIALIZED (
+    SELECT shard_id, ARRAY(SELECT partition FROM partitions WHERE owner = $1) AS owned
+    FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
+), given AS (
+    SELECT * FROM unnest(
+        $3::bigint[], $4::uuid[], $5::integer[], $6::json[], $7::jsonb[], $8::timestamptz[],
+        $9::text[]
+    ) AS plan (unplanned_id, job_id, version, definition, tags, due_at, error)
+), locked AS MATERIALIZED (
+    SELECT given.*, jobs.tenant_id, jobs.partition
+    FROM fence, given JOIN jobs ON jobs.job_id = given.job_id
+    WHERE jobs.version = given.version
+      AND jobs.state = 'unplanned'
+      AND jobs.partition = ANY (fence.owned)
+    ORDER BY jobs.job_id
+    FOR NO KEY UPDATE OF jobs SKIP LOCKED
+), held AS MATERIALIZED (
+    SELECT job_counts.tenant_id, job_counts.jobs FROM job_counts
+    WHERE job_counts.tenant_id IN (SELECT tenant_id FROM locked)
+    ORDER BY job_counts.tenant_id
+    FOR NO KEY UPDATE OF job_counts
+), numbered AS (
+    SELECT locked.*, coalesce(held.jobs, 0) AS before, tenants.job_quota,
+        count(*) FILTER (WHERE error IS NULL)
+            OVER (PARTITION BY locked.tenant_id ORDER BY unplanned_id) AS number
+    FROM locked
+    JOIN tenants ON tenants.tenant_id = locked.tenant_id
+    LEFT JOIN held ON held.tenant_id = locked.tenant_id
+), judged AS MATERIALIZED (
+    SELECT numbered.*,
+        CASE WHEN error IS NULL AND before + number > job_quota
+            THEN format('the tenant has as many jobs as it may have: %s', job_quota)
+            ELSE error
+        END AS refusal
+    FROM numbered
+), written AS (
+    UPDATE jobs
+    SET state = CASE WHEN judged.refusal IS NULL THEN 'active' ELSE 'refused' END,
+        version = jobs.version + 1,
+        definition = CASE WHEN judged.refusal IS NULL
+            THEN judged.definition ELSE jobs.definition END,
+        tags = CASE WHEN judged.refusal IS NULL THEN judged.tags ELSE jobs.tags END,
+        error = judged.refusal,
+        updated_at = clock_timestamp()
+    FROM judged
+    WHERE jobs.job_id = judged.job_id
+), started AS (
+    INSERT INTO timers (job_id, partition, version, due_at)
+    SELECT job_id, partition, version + 1, due_at FROM judged WHERE refusal IS NULL
+), counted AS (
+    INSERT INTO job_counts (tenant_id, jobs)
+    SELECT tenant_id, count(*) FROM judged WHERE refusal IS NULL GROUP BY tenant_id
+    ON CONFLICT (tenant_id) DO UPDATE SET jobs = job_counts.jobs + excluded.jobs
+), done AS (
+    DELETE FROM unplanned
+    USING judged
+    WHERE unplanned.unplanned_id = judged.unplanned_id
+)
+SELECT
+    EXISTS (SELECT FROM fence) AS is_held,
+    array_agg(job_id) FILTER (WHERE refusal IS NULL) AS accepted,
+    array_agg(job_id) FILTER (WHERE refusal IS NOT NULL) AS refused
+FROM judged;
+
+-- name: clear
+-- After jobs that are gone: their timers, and the runs that wait for an attempt. Whatever else was
+-- in the list and is planned by now is struck off too.
+WITH fence AS MATERIALIZED (
+    SELECT shard_id, ARRAY(SELECT partition FROM partitions WHERE owner = $1) AS owned
+    FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
+), struck AS (
+    DELETE FROM unplanned
+    USING fence
+    WHERE unplanned.unplanned_id = ANY ($3::bigint[])
+      AND unplanned.partition = ANY (fence.owned)
+      AND NOT EXISTS (
+          SELECT FROM jobs WHERE jobs.job_id = unplanned.job_id AND jobs.state = 'unplanned'
+      )
+    RETURNING unplanned.job_id, unplanned.tenant_id, unplanned.is_counted
+), gone AS MATERIALIZED (
+    SELECT DISTINCT job_id FROM struck
+    WHERE NOT EXISTS (SELECT FROM jobs WHERE jobs.job_id = struck.job_id)
+    ORDER BY job_id
+), stopped AS (
+    DELETE FROM timers USING gone WHERE timers.job_id = gone.job_id
+), ended AS (
+    UPDATE runs SET state = 'cancelled', finished_at = clock_timestamp(), retry_at = NULL
+    FROM gone JOIN retries ON retries.job_id = gone.job_id
+    WHERE runs.job_id = retries.job_id AND runs.due_at = retries.due_at AND runs.state = 'retrying'
+    RETURNING runs.job_id, runs.due_at
+), forgotten AS (
+    DELETE FROM retries
+    USING ended
+    WHERE retries.job_id = ended.job_id AND retries.due_at = ended.due_at
+), removed AS (
+    SELECT tenant_id, count(*) AS jobs FROM struck WHERE is_counted GROUP BY tenant_id
+), held AS MATERIALIZED (
+    SELECT job_counts.tenant_id, removed.jobs
+    FROM removed JOIN job_counts ON job_counts.tenant_id = removed.tenant_id
+    ORDER BY job_counts.tenant_id
+    FOR NO KEY UPDATE OF job_counts
+), counted AS (
+    UPDATE job_counts SET jobs = job_counts.jobs - held.jobs
+    FROM held
+    WHERE job_counts.tenant_id = held.tenant_id
+)
+SELECT EXISTS (SELECT FROM fence) AS is_held, count(*) AS cleared FROM gone;

@@ -1,0 +1,155 @@
+"""Stage *plan*, in memory, and the application whose jobs it plans.
+
+Invariant: as on Postgres, a draft becomes a job or is refused once, under the fence.
+"""
+
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from wheelsched.core.audit import Entry, changed
+from wheelsched.core.model import Draft, JobState, RunState
+from wheelsched.core.partition import partition_of
+from wheelsched.errors import JobNameTaken
+from wheelsched.ports import Caller, Lease, Plan, Planned, Unplanned
+from wheelsched.testing.tables import IN_TIME_US, MemoryTables, TimerRow, UnplannedRow
+
+OUT = (RunState.ARMED, RunState.RUNNING)
+
+
+class MemoryPlans:
+    """`PlanStore` in memory."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables = tables
+
+    async def list_unplanned(self, partitions: Collection[int], limit: int) -> list[Unplanned]:
+        found = [
+            Unplanned(number, row.job_id, self._unplanned(row.job_id))
+            for number, row in self._tables.unplanned.items()
+            if partition_of(row.job_id) in partitions
+        ]
+        return found[:limit]
+
+    async def plan(self, lease: Lease, plans: Sequence[Plan]) -> Planned:
+        self._tables.check_lease(lease)
+        accepted, refused = set(), set()
+        for plan in sorted(plans, key=lambda plan: plan.number):
+            job_id = plan.draft.job_id
+            draft = self._unplanned(job_id)
+            if (
+                draft is None
+                or draft.version != plan.draft.version
+                or not self._tables.owns(lease, job_id)
+            ):
+                continue
+            if self._plan(plan, draft):
+                accepted.add(job_id)
+            else:
+                refused.add(job_id)
+            self._tables.unplanned.pop(plan.number, None)
+        return Planned(frozenset(accepted), frozenset(refused))
+
+    async def clear(self, lease: Lease, numbers: Collection[int]) -> None:
+        self._tables.check_lease(lease)
+        for number in numbers:
+            row = self._tables.unplanned.get(number)
+            if row is None or not self._tables.owns(lease, row.job_id):
+                continue
+            if self._unplanned(row.job_id) is None:
+                del self._tables.unplanned[number]
+                self._tables.job_counts[row.tenant_id] -= row.is_counted
+                if row.job_id not in self._tables.jobs and row.job_id not in self._tables.drafts:
+                    self._clear(row.job_id)
+
+    def _unplanned(self, job_id: UUID) -> Draft | None:
+        draft = self._tables.drafts.get(job_id)
+        return draft if draft is not None and draft.state is JobState.UNPLANNED else None
+
+    def _plan(self, plan: Plan, draft: Draft) -> bool:
+        tables = self._tables
+        quota = tables.tenants[draft.tenant_id].job_quota
+        before = tables.job_counts[draft.tenant_id]
+        error, registration = plan.error, plan.registration
+        if registration is not None and before >= quota:
+            error = f"the tenant has as many jobs as it may have: {quota}"
+        changes = {"version": draft.version + 1, "updated_at_us": tables.now_us()}
+        if registration is None or error is not None:
+            state = JobState.REFUSED
+            tables.drafts[draft.job_id] = replace(draft, state=state, error=error, **changes)
+            return False
+        del tables.drafts[draft.job_id]
+        job = replace(registration.job, created_at_us=draft.created_at_us, **changes)
+        tables.jobs[draft.job_id] = job
+        tables.job_counts[draft.tenant_id] += 1
+        tables.timers[draft.job_id] = TimerRow(job.version, registration.due_us)
+        return True
+
+    def _clear(self, job_id: UUID) -> None:
+        tables = self._tables
+        tables.timers.pop(job_id, None)
+        for key in [key for key in tables.retries if key.job_id == job_id]:
+            row = tables.runs[key]
+            if row.run.state is RunState.RETRYING:
+                del tables.retries[key]
+                row.run = replace(
+                    row.run,
+                    state=RunState.CANCELLED,
+                    finished_at_us=tables.now_us(),
+                    retry_at_us=None,
+                )
+
+
+class MemoryApplication:
+    """What an application does in its own transaction, which commits at once."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables = tables
+
+    def schedule(self, caller: Caller, job_id: UUID, document: dict[str, object]) -> Draft:
+        """`wheelsched.schedule`: a draft, for its shard to plan."""
+        name = str(document["name"])
+        if (caller.tenant_id, name) in self._tables.names:
+            raise JobNameTaken
+        now_us = self._tables.now_us()
+        draft = Draft(
+            job_id=job_id,
+            tenant_id=caller.tenant_id,
+            name=name,
+            document=Raw(msgspec.json.encode(document)),
+            created_at_us=now_us,
+            updated_at_us=now_us,
+        )
+        self._tables.drafts[job_id] = draft
+        self._tables.names[caller.tenant_id, name] = job_id
+        self._list(UnplannedRow(job_id, caller.tenant_id))
+        entry = Entry("job.register", str(job_id), {"count": 1, "names": [name]})
+        self._tables.note(caller.tenant_id, caller.actor, entry)
+        return draft
+
+    def cancel(self, caller: Caller, job_id: UUID) -> bool | None:
+        """`wheelsched.cancel`: whether that was in time; None when there is no such job."""
+        tables = self._tables
+        job = tables.jobs.get(job_id) or tables.drafts.get(job_id)
+        if job is None or job.tenant_id != caller.tenant_id:
+            return None
+        if job.state is JobState.FINISHED:
+            return False
+        is_counted = tables.jobs.pop(job_id, None) is not None
+        tables.drafts.pop(job_id, None)
+        del tables.names[caller.tenant_id, job.name]
+        tables.note(caller.tenant_id, caller.actor, changed("delete", job))
+        self._list(UnplannedRow(job_id, caller.tenant_id, is_counted))
+        until_us = tables.now_us() + IN_TIME_US
+        return not any(
+            row.run.state in OUT and row.run.due_us <= until_us
+            for key, row in tables.runs.items()
+            if key.job_id == job_id
+        )
+
+    def _list(self, row: UnplannedRow) -> None:
+        self._tables.unplanned[next(self._tables.unplanned_numbers)] = row
+        self._tables.hint(row.job_id, is_unplanned=True)
