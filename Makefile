@@ -48,7 +48,7 @@ test-asan: setup ## the wheel's tests on a build with the address and undefined-
 	PYTHONPATH=build/asan/src PYTHONMALLOC=malloc \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
-	$(PYTEST) -m "not long" -p no:cacheprovider $(WHEEL_TESTS)
+	$(PYTEST) -m "not long" -p no:cacheprovider -o timeout=3000 $(WHEEL_TESTS)
 
 sim: setup ## 10,000 simulated clusters, and the wheels against their models; SEEDS=1 FIRST=4711
 	SIM_SEEDS=$(or $(SEEDS),10000) SIM_FIRST=$(or $(FIRST),0) $(PYTEST) -s tests/sim tests/checker

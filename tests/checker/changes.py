@@ -4,8 +4,12 @@ from collections.abc import Iterator
 
 from tests.checker.deliveries import is_unsettled, tolerance_us
 from tests.checker.findings import Evidence, Finding
-from tests.checker.records import Arrival
+from tests.checker.records import Arrival, RunRow
 from tests.checker.story import Story
+from tests.checker.times import SECOND_US
+
+WRITTEN_US = SECOND_US  # after its answer, an outcome is in the tables
+LOSING = ("crash", "freeze", "store")  # what may keep it from there
 
 
 def check(evidence: Evidence) -> Iterator[Finding]:
@@ -63,6 +67,8 @@ def _overlapping(evidence: Evidence, story: Story) -> Iterator[Finding]:
         for other, run in runs:
             if other.at_us >= first.at_us or run.finished_at_us is None:
                 continue
+            if _is_forgotten(evidence, run, first.at_us):
+                continue
             over_us = run.finished_at_us - evidence.times.database_us(first.at_us)
             if over_us > tolerance_us(evidence, first.at_us) and not is_unsettled(
                 evidence, first.at_us, over_us
@@ -70,3 +76,18 @@ def _overlapping(evidence: Evidence, story: Story) -> Iterator[Finding]:
                 yield Finding(
                     "overlapping", story.job, first.due_us, f"{over_us} us with {run.due_us}"
                 )
+
+
+def _is_forgotten(evidence: Evidence, run: RunRow, at_us: int) -> bool:
+    """Whether the next owner could not know that a run was sent: its outcome was not written.
+
+    It goes out again, and is live from then on.
+    """
+    sent = [one for one in evidence.arrivals[run.job, run.due_us] if one.at_us < at_us][-1]
+    for tenure in evidence.history.tenures:
+        if (tenure.partition, tenure.epoch) == (run.partition, sent.token >> 32):
+            if tenure.ended != "taken_over" or (until_us := tenure.until_us or at_us) > at_us:
+                return False
+            written_us = min((sent.answered_us or until_us) + WRITTEN_US, until_us)
+            return bool(evidence.times.faults(sent.at_us, written_us, LOSING))
+    return False

@@ -222,6 +222,28 @@ def test_a_duplicate_that_a_fault_explains_is_counted_instead() -> None:
     assert report.duplicates == {"crash": 1}
 
 
+def sent_before_and_after_a_takeover(answered_s: float) -> History:
+    """The run of 20 s is answered by then, and sent again at 45 s; that of 40 s is in between."""
+    history = without(without(taken_over(quiet()), 20), 30)
+    late = {"at_us": at(45), "answered_us": at(45), "token": token(2, 2)}
+    history = and_also(
+        history,
+        arrival(20, answer="accepted", answered_us=at(answered_s)),
+        arrival(20, **late),
+        run(20, token=token(2, 2), shard="second", armed_at_us=at(36), finished_at_us=at(45)),
+    )
+    crash = Fault(kind="crash", from_us=at(30), until_us=at(30), shard=SHARD)
+    return replace(history, faults=(crash,))
+
+
+def test_a_run_whose_sending_the_next_owner_could_not_know_of_is_not_live() -> None:
+    assert "overlapping" not in check(sent_before_and_after_a_takeover(29.9)).names
+
+
+def test_a_run_whose_sending_was_written_is_live_after_a_takeover() -> None:
+    assert "overlapping" in check(sent_before_and_after_a_takeover(20)).names
+
+
 def test_a_run_of_a_request_nobody_knows_the_end_of_is_permitted_once() -> None:
     asked = request("trigger", 15, result="unknown")
     made = run(15, due_us=MANUAL, trigger="manual", state="cancelled")

@@ -22,6 +22,7 @@ KEPT = {
     2070: "a run that was answered during the sweep was forgotten",
     2186: "a hand-over took the 202 of a run away",
     20065: "an earlier attempt, silent or stale, ended a run that was accepted again",
+    90041: "not the product: a run whose sending nobody had written counted as live",
     78015: "a pause of a job that its worker had paused left what was armed",
     30101: "a late look at an attempt that was over ended its run",
     10179: "a run was taken for ended while its next attempt was armed",
