@@ -129,10 +129,7 @@ def measure_takeovers(history: History) -> Iterable[int]:
         request.job for request in history.requests if request.verb not in ("create", "edit")
     }
     partitions = {job.job: job.partition for job in history.jobs if job.job in busy - touched}
-    for fault in history.faults:
-        if fault.kind not in ("crash", "freeze"):
-            continue
-        epochs = _taken_over(history, fault)
+    for fault, epochs in _taken_over(history):
         fired: dict[str, int] = {}
         for arrival in history.arrivals:
             epoch = epochs.get(partitions.get(arrival.job, -1))
@@ -141,15 +138,26 @@ def measure_takeovers(history: History) -> Iterable[int]:
         yield from (at_us - fault.from_us for at_us in fired.values())
 
 
-def _taken_over(history: History, fault: Fault) -> dict[int, int]:
-    """The partitions that were taken from a shard after a fault, and their epochs until then."""
-    return {
-        tenure.partition: tenure.epoch
-        for tenure in history.tenures
-        if tenure.shard == fault.shard
-        and tenure.ended == "taken_over"
-        and (tenure.until_us or 0) > fault.from_us
-    }
+def _taken_over(history: History) -> Iterable[tuple[Fault, dict[int, int]]]:
+    """The faults that ended in a takeover: which partitions, and their epochs until then.
+
+    The last fault of a shard before it was taken over is the cause: it had survived the others.
+    """
+    causes: dict[Fault, dict[int, int]] = {}
+    for tenure in history.tenures:
+        if tenure.ended != "taken_over" or tenure.until_us is None:
+            continue
+        faults = [
+            fault
+            for fault in history.faults
+            if fault.kind in ("crash", "freeze")
+            and fault.shard == tenure.shard
+            and fault.from_us < tenure.until_us
+        ]
+        if faults:
+            cause = max(faults, key=lambda fault: fault.from_us)
+            causes.setdefault(cause, {})[tenure.partition] = tenure.epoch
+    return causes.items()
 
 
 def measure_returns(history: History, returns_us: Iterable[int]) -> Iterable[int]:
