@@ -124,7 +124,10 @@ class Fire:
     def replace(self, old: ArmedRun, new: ArmedRun) -> None:
         """Puts an attempt that was prepared anew in the place of one that was not sent."""
         self._context.unfinished.forget([old])
-        self._context.unfinished.end(old.key)
+        if new.is_first:
+            self._context.unfinished.end(old.key)
+        else:  # it is live between its attempts too
+            self._context.unfinished.pause(old.key)
         self.add(new)
 
     def withdraw(self, run: ArmedRun) -> None:

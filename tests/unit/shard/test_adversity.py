@@ -268,6 +268,28 @@ async def test_a_late_look_at_an_old_attempt_ends_no_newer_one(world: Stepping) 
     assert most == 1
 
 
+async def test_a_run_between_its_attempts_stays_live_when_its_job_is_edited(
+    world: Stepping,
+) -> None:
+    """Its next attempt is armed and made anew; the run that is due before that is skipped."""
+
+    async def fail_once(route: Route, callbacks: Sequence[Callback]) -> Sequence[Outcome]:
+        if callbacks[0].key.due_us == START_US + 4 * SECOND and callbacks[0].attempt == 1:
+            return [Failed(error="busy", retry_after_us=1_500_000)]
+        return [Succeeded(http_status=200)]
+
+    world.handler = fail_once
+    job = await world.register("* * * * * *", retry=RetryPolicy(initial_us=1_000))
+    world.start()
+    await world.advance(4.7)
+    new = replace(job, priority=5, version=job.version + 1)
+    await world.store.jobs.edit(world.caller, new, None, is_rescheduled=False)
+    await world.advance(1.2)
+    states = {run.due_us: run.state for run in await world.runs(job)}
+    assert states[START_US + 4 * SECOND] is RunState.SUCCEEDED
+    assert states[START_US + 5 * SECOND] is RunState.SKIPPED
+
+
 async def test_what_is_cancelled_leaves_its_batch_even_then(world: Stepping) -> None:
     cancelled, other = await world.register_many(["+5", "+5"], batch=10)
     send = world.dispatcher.send
