@@ -62,7 +62,7 @@ class Stack:
 
     def __init__(self, directory: Path, url: str, database: Database, worker_port: int) -> None:
         self._directory = directory
-        self._url = url
+        self.url = url
         self._database = database
         self._store = PostgresStore(database)
         self._port = worker_port
@@ -83,7 +83,7 @@ class Stack:
         self._sink = subprocess.Popen(
             [sys.executable, HERE / "sink.py", str(self._port), self._directory / "arrivals"]
         )
-        self._shard = subprocess.Popen([*SHARD, "--database-url", self._url])
+        self._shard = subprocess.Popen([*SHARD, "--database-url", self.url])
         await self._until("SELECT count(owner) = 256 FROM partitions")
 
     async def register(self, dues_us: Sequence[int], *, batch: int) -> set[str]:
@@ -107,10 +107,13 @@ class Stack:
         settled_us: int = await self._database.fetchval("SELECT max(finished_at) FROM runs")
         return max(settled_us, now_us())
 
-    async def latenesses_us(self) -> list[int]:
-        """How late each run went to the socket, as the history has it."""
+    async def latenesses_us(self, since_us: int = 0, until_us: int = 2**52) -> list[int]:
+        """How late each run that was due then went to the socket, as the history has it."""
         rows = await self._database.fetch(
-            "SELECT lateness_us FROM runs WHERE lateness_us IS NOT NULL ORDER BY 1"
+            "SELECT lateness_us FROM runs WHERE lateness_us IS NOT NULL"
+            " AND due_at >= $1 AND due_at < $2 ORDER BY 1",
+            since_us,
+            until_us,
         )
         return [row["lateness_us"] for row in rows]
 
@@ -156,14 +159,14 @@ class Stack:
 
 @contextlib.asynccontextmanager
 async def running_stack() -> AsyncIterator[Stack]:
-    with _durable_server() as (directory, url):
+    with durable_server() as (directory, url):
         connection = await asyncpg.connect(url)
         await migrate(connection)
         await connection.close()
         config = StoreConfig(url=url, role="owner", command_timeout_ms=600_000)
         async with await Database.open(config) as database:
             await Retention(database).make_days_ahead()
-            stack = Stack(directory, url, database, _free_port())
+            stack = Stack(directory, url, database, free_port())
             await stack.start()
             try:
                 yield stack
@@ -187,7 +190,7 @@ def measured_floor() -> Iterator[list[int]]:
 
 
 @contextlib.contextmanager
-def _durable_server() -> Iterator[tuple[Path, str]]:
+def durable_server() -> Iterator[tuple[Path, str]]:
     directory = Path(tempfile.mkdtemp(prefix="wheelsched-"))
     directory.chmod(0o711)
     try:
@@ -205,7 +208,7 @@ def now_us() -> int:
     return time.time_ns() // 1_000
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -30,6 +30,7 @@ from wheelsched.ports import (
     Token,
 )
 from wheelsched.testing import VirtualClock
+from wheelsched.vitals import ApiVitals
 
 DOCUMENT: dict[str, Any] = {
     "name": "weekly-report",
@@ -71,6 +72,7 @@ class Api:
         self.tenant_id = uuid4()
         self.url = ""
         self.stop: Callable[[], Coroutine[Any, Any, None]]
+        self.vitals = ApiVitals()
         self.token = "wst_all"
         self._token = first_token(1)
 
@@ -186,7 +188,7 @@ async def serve(api: Stores, shard: Stores, **settings: Any) -> AsyncIterator[Ap
     ):
         served = Api(client, api, shard)
         served.clock, served.config, served.tenant_id = clock, config, tenant_id
-        served.url, served.stop = server.url, server.close
+        served.url, served.stop, served.vitals = server.url, server.close, surroundings.vitals
         tenant = Tenant(tenant_id=tenant_id, name="one", created_at_us=served.now_us)
         await api.tenants.create("test", tenant)
         await served.add_token(served.token, tenant_id, "read", "write", "admin")

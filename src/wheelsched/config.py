@@ -150,7 +150,8 @@ class ApiConfig(Struct, frozen=True, kw_only=True):
 
     With `auth="loopback"` programs of this machine need no token: they speak for
     `loopback_tenant_id`. A token is looked up again after `token_cache_ms`, so that a revoked one
-    is refused by then.
+    is refused by then. Whoever comes beyond `max_in_flight` requests, or `max_held_bytes` of their
+    bodies, is told to come again.
     """
 
     host: str = "127.0.0.1"
@@ -161,6 +162,8 @@ class ApiConfig(Struct, frozen=True, kw_only=True):
     token_cache_ms: int = 2_000
     max_header_bytes: int = 16 << 10
     max_bulk_bytes: int = 64 << 20
+    max_in_flight: Positive = 1_000
+    max_held_bytes: Positive = 256 << 20
     body_timeout_ms: int = 30_000
     stop_timeout_ms: int = 10_000
     egress: EgressConfig = EgressConfig()  # as the shards have it: what they refuse is refused

@@ -1,4 +1,4 @@
-"""Metrics: the vitals of a shard as Prometheus asks for them.
+"""Metrics: the vitals of a shard or an API as Prometheus asks for them.
 
 Invariant: everything is read when it is asked for, and the hot path pays nothing. Names and labels
 are those of `docs/METRICS.md` and stay; every label has a bounded set of values, and none of them
@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from wheelsched.core.duration import MILLISECOND, MINUTE, SECOND
 from wheelsched.core.histogram import Histogram
 from wheelsched.ports import Clock
-from wheelsched.vitals import Batches, Vitals
+from wheelsched.vitals import ApiVitals, Batches, Vitals
 
 Label = TypeVar("Label", bound=str)
 
@@ -43,6 +43,38 @@ def shard_registry(vitals: Vitals, clock: Clock) -> CollectorRegistry:
     registry.register(ShardCollector(vitals, clock))
     ProcessCollector(registry=registry)
     return registry
+
+
+def api_registry(vitals: ApiVitals) -> CollectorRegistry:
+    """What an API shows: its requests, and the process."""
+    registry = CollectorRegistry()
+    registry.register(ApiCollector(vitals))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+class ApiCollector(Collector):
+    def __init__(self, vitals: ApiVitals) -> None:
+        self._vitals = vitals
+
+    def collect(self) -> Iterator[Metric]:
+        vitals = self._vitals
+        answered = CounterMetricFamily(
+            "wheelsched_api_requests", "Requests answered", labels=["operation", "status"]
+        )
+        for (operation, status), count in vitals.answered.items():
+            answered.add_metric([operation, str(status)], count)
+        yield answered
+        durations = HistogramMetricFamily(
+            "wheelsched_api_request_duration_seconds",
+            "How long answers took, from the head of the request on",
+            labels=["operation"],
+        )
+        for operation, observed in vitals.durations.items():
+            durations.add_metric([operation], _buckets(observed), observed.sum_us / SECOND)
+        yield durations
+        yield _gauge("api_in_flight_requests", "Requests begun and not answered", vitals.in_flight)
+        yield _counter("api_registered_jobs", "Jobs registered", vitals.registered)
 
 
 class ShardCollector(Collector):
@@ -146,16 +178,18 @@ def _seconds(name: str, meaning: str, value_us: int | None) -> Metric:
 
 
 def _histogram(name: str, meaning: str, observed: Histogram) -> Metric:
-    counts = zip(BOUNDS_US, observed.counts_up_to(BOUNDS_US), strict=True)
-    buckets: list[tuple[str, float]] = [
-        (str(bound_us / SECOND), count) for bound_us, count in counts
-    ]
     return HistogramMetricFamily(
         f"wheelsched_{name}_seconds",
         meaning,
-        buckets=[*buckets, ("+Inf", observed.count)],
+        buckets=_buckets(observed),
         sum_value=observed.sum_us / SECOND,
     )
+
+
+def _buckets(observed: Histogram) -> list[tuple[str, float]]:
+    counts = zip(BOUNDS_US, observed.counts_up_to(BOUNDS_US), strict=True)
+    bounded = [(str(bound_us / SECOND), float(count)) for bound_us, count in counts]
+    return [*bounded, ("+Inf", float(observed.count))]
 
 
 def _batches(stage: str, meaning: str, batches: Batches) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""The vitals of one shard: plain counters and gauges that the stages write and others read.
+"""The vitals of a shard or an API: plain counters and gauges that the parts write, others read.
 
 Invariant: writing is an assignment or an addition and nothing else, so that the hot path pays next
 to nothing; what is counted by a label has a bounded set of them. Counters only grow. Instants are
@@ -122,3 +122,20 @@ class Vitals(Struct, kw_only=True):
             "load": self.store.refreshed_at_us is not None,
         }
         return [name for name, holds in conditions.items() if not holds]
+
+
+class ApiVitals(Struct, kw_only=True):
+    """Requests of an API process. Operations are those of its table, and a few names beside."""
+
+    answered: dict[tuple[str, int], int] = field(default_factory=dict)  # by operation and status
+    durations: dict[str, Histogram] = field(default_factory=dict)  # by operation
+    in_flight: int = 0
+    registered: int = 0  # jobs, one by one and in bulk
+
+    def observe(self, operation: str, status: int, duration_us: int) -> None:
+        """Counts an answer."""
+        self.answered[operation, status] = self.answered.get((operation, status), 0) + 1
+        durations = self.durations.get(operation)
+        if durations is None:
+            durations = self.durations[operation] = Histogram()
+        durations.observe(duration_us)

@@ -21,6 +21,10 @@ async def test_runs_are_listed_latest_first_in_pages(world: World) -> None:
     first = await world.history.list_runs(world.caller, job.job_id, 3)
     rest = await world.history.list_runs(world.caller, job.job_id, 3, first[-1].due_us)
     assert [run.key for run in [*first, *rest]] == keys[::-1]
+    following = await world.history.list_runs_from(
+        world.caller, job.job_id, 2, world.now_us + MINUTE_US
+    )
+    assert [run.key for run in following] == keys[1:3]
 
 
 async def test_a_run_that_is_not_there(world: World) -> None:

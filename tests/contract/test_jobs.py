@@ -227,7 +227,9 @@ async def test_deleting_ends_what_has_not_been_sent_and_keeps_history(world: Wor
     failed, token = await world.arm(lease, job, world.now_us)
     armed, _ = await world.arm(lease, job, due_us)
     await world.runs.settle([world.settled(failed, token, RunState.RETRYING, retry_at_us=due_us)])
-    await world.jobs.delete(world.caller, job.job_id)
+    with pytest.raises(JobChanged):
+        await world.jobs.delete(world.caller, job.job_id, job.version + 1)
+    await world.jobs.delete(world.caller, job.job_id, job.version)
     with pytest.raises(JobNotFound):
         await world.jobs.delete(world.caller, job.job_id)
     assert await world.state(failed) is RunState.CANCELLED

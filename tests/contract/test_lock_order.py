@@ -6,6 +6,7 @@ come later: a statement that had taken one of those already would be found out.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -73,15 +74,15 @@ async def test_jobs_are_registered_by_name(world: World, holder: Connection, wai
 async def test_a_registration_that_was_given_up_is_sent_again(
     world: World, monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
-    add_all, left = registration._add_all, [None] * failures
+    add, left = registration._add, [None] * failures
 
-    async def contended(connection: Connection, jobs: list[Registration]) -> None:
+    async def contended(*arguments: Any) -> None:
         if left:
             left.pop()
             raise StoreContention
-        await add_all(connection, jobs)
+        await add(*arguments)
 
-    monkeypatch.setattr(registration, "_add_all", contended)
+    monkeypatch.setattr(registration, "_add", contended)
     job = world.job()
     registering = world.jobs.register(world.caller, [Registration(job, world.now_us)])
     if failures < registration.TRIES:

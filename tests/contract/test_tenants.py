@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 from msgspec.structs import replace
-from tests.contract.conftest import World
+from tests.contract.conftest import ALL, World
 
 from wheelsched.errors import QuotaExceeded, TenantNameTaken, TenantNotFound, TokenNotFound
 from wheelsched.ports import Caller, JobFilter, Registration, Token
@@ -112,6 +112,18 @@ async def test_a_quota_is_all_or_nothing(world: World) -> None:
     with pytest.raises(QuotaExceeded):
         await world.jobs.register(world.caller, jobs[3:])
     assert await world.jobs.register(world.other, [Registration(world.job(), None)]) == set()
+
+
+async def test_a_registration_of_several_parts_is_one(world: World) -> None:
+    await limit(world, 2_500)
+    jobs = [Registration(world.job(f"job {n}"), world.now_us) for n in range(2_501)]
+    with pytest.raises(QuotaExceeded, match="none was registered"):
+        await world.jobs.register(world.caller, jobs)
+    assert await world.jobs.list_jobs(world.caller, JobFilter(), 9) == []
+    assert await world.jobs.register(world.caller, jobs[:2_500]) == set()
+    assert len(await world.timers.load(ALL, world.now_us)) == 2_500
+    lines = [line for line in await world.audit() if line[2] == "job.register"]
+    assert [line[3] for line in lines] == ["2500 jobs"]
 
 
 async def test_only_what_is_new_counts_against_the_quota(world: World) -> None:

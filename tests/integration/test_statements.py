@@ -19,7 +19,13 @@ ROLES = {
     "tenants.sql": "wheelsched_api",
     "timers.sql": "wheelsched_shard",
 }
-SCRIPTS = {"make_ledger", "lock_ledger", "use_schema"}  # statements that cannot be prepared
+SCRIPTS = {  # statements that cannot be prepared
+    "make_ledger",
+    "lock_ledger",
+    "use_schema",
+    "begin_for_tenant",
+    "begin_for_operator",
+}
 
 
 @pytest.mark.parametrize("file_name", query_files())

@@ -1,4 +1,5 @@
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from wheelsched.core.duration import MILLISECOND, SECOND
 from wheelsched.core.model import Lane, RunState, SkipReason
 from wheelsched.errors import StoreTimeout
-from wheelsched.metrics import BOUNDS_US, ShardCollector, shard_registry
+from wheelsched.metrics import (
+    BOUNDS_US,
+    ApiCollector,
+    ShardCollector,
+    api_registry,
+    shard_registry,
+)
 from wheelsched.testing import VirtualClock
-from wheelsched.vitals import Vitals
+from wheelsched.vitals import ApiVitals, Vitals
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "METRICS.md"
-ROW = re.compile(r"^\| `(wheelsched_\w+)` \| (\w+) \| (?:`(\w+)`)? *\| (.+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| `(wheelsched_\w+)` \| (\w+) \| ([^|]*?) *\| (.+) \|$", re.MULTILINE)
 
 NOW_US = 1_000 * SECOND
 
@@ -49,17 +56,54 @@ def value(families: dict[str, Metric], name: str, **labels: str) -> float:
     return found[0]
 
 
-def test_the_document_lists_what_is_given(vitals: Vitals, clock: VirtualClock) -> None:
-    given = {
+def rows_of(families: Iterable[Metric]) -> set[tuple[str, str, str, str]]:
+    """What the document should say of what is given."""
+    return {
         (
             family.name + ("_total" if family.type == "counter" else ""),
             family.type,
-            "".join({label for sample in family.samples for label in sample.labels} - {"le"}),
+            ", ".join(
+                sorted(
+                    {f"`{each}`" for sample in family.samples for each in sample.labels} - {"`le`"}
+                )
+            ),
             family.documentation,
         )
-        for family in ShardCollector(vitals, clock).collect()
+        for family in families
     }
-    assert set(ROW.findall(DOCUMENT.read_text())) == given
+
+
+@pytest.fixture
+def api_vitals() -> ApiVitals:
+    vitals = ApiVitals()
+    vitals.observe("get_jobs", 200, 40_000)
+    vitals.observe("get_jobs", 200, 3 * SECOND)
+    vitals.observe("post_jobs", 409, 1)
+    return vitals
+
+
+def test_the_document_lists_what_is_given(
+    vitals: Vitals, api_vitals: ApiVitals, clock: VirtualClock
+) -> None:
+    of_shards, of_api = DOCUMENT.read_text().split("\n## The API\n")
+    assert set(ROW.findall(of_shards)) == rows_of(ShardCollector(vitals, clock).collect())
+    assert set(ROW.findall(of_api)) == rows_of(ApiCollector(api_vitals).collect())
+
+
+def test_requests_are_counted_by_operation_and_status(api_vitals: ApiVitals) -> None:
+    api_vitals.in_flight, api_vitals.registered = 3, 5_000
+    text = generate_latest(api_registry(api_vitals)).decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert value(families, "wheelsched_api_requests_total", operation="get_jobs", status="200") == 2
+    assert (
+        value(families, "wheelsched_api_requests_total", operation="post_jobs", status="409") == 1
+    )
+    duration = "wheelsched_api_request_duration_seconds"
+    assert value(families, f"{duration}_bucket", operation="get_jobs", le="0.05") == 1
+    assert value(families, f"{duration}_bucket", operation="get_jobs", le="+Inf") == 2
+    assert value(families, f"{duration}_count", operation="post_jobs") == 1
+    assert value(families, "wheelsched_api_in_flight_requests") == 3
+    assert value(families, "wheelsched_api_registered_jobs_total") == 5_000
 
 
 def test_prometheus_reads_every_family(vitals: Vitals, clock: VirtualClock) -> None:

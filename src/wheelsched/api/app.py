@@ -38,7 +38,7 @@ def build_app(stores: Stores, surroundings: Surroundings, config: ApiConfig) -> 
         surroundings,
         config,
     )
-    app = web.Application(middlewares=[envelope(surroundings)])
+    app = web.Application(middlewares=[envelope(surroundings, operations)])
     app.add_routes(Probes(stores.leases, surroundings, describe(operations)).routes())
     for operation in operations:
         app.router.add_route(operation.method, PREFIX + operation.path, service.handler(operation))

@@ -82,6 +82,7 @@ class Bulk:
             )
             items += answered
         registered = sum(item.problem is None for item in items)
+        self._surroundings.vitals.registered += registered
         return Answer(
             body=BulkAnswer(registered=registered, refused=len(items) - registered, items=items)
         )

@@ -1,16 +1,18 @@
-"""Around every answer: its request id, a line in the log, and problems for whatever was raised.
+"""Around every answer: its request id, its count, its line in the log, and problems for errors.
 
 Invariant: every request is answered, and every answer has the request id that its log lines have.
 """
 
 import asyncio
 import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from wheelsched.api.operation import PREFIX, Operation
 from wheelsched.api.problems import response_of
 from wheelsched.api.surroundings import Surroundings
 
@@ -19,18 +21,25 @@ log = structlog.get_logger("wheelsched.api")
 REQUEST_ID: Final = "X-Request-Id"
 ALWAYS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
+UNKNOWN: Final = "unknown"
 _GIVEN_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-def envelope(surroundings: Surroundings) -> Middleware:
+def envelope(surroundings: Surroundings, operations: Sequence[Operation]) -> Middleware:
     """The outermost middleware."""
+    names = {(each.method, PREFIX + each.path): each.name for each in operations}
+    vitals = surroundings.vitals
 
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         begun_ns = surroundings.clock.now_ns()
         request_id = _request_id(request, surroundings)
+        vitals.in_flight += 1
         with structlog.contextvars.bound_contextvars(request_id=request_id):
-            response = await _respond(request, handler, request_id)
+            try:
+                response = await _respond(request, handler, request_id)
+            finally:
+                vitals.in_flight -= 1
             took_us = (surroundings.clock.now_ns() - begun_ns) // 1_000
             log.info(
                 "request.answered",
@@ -39,6 +48,7 @@ def envelope(surroundings: Surroundings) -> Middleware:
                 status=response.status,
                 took_us=took_us,
             )
+        vitals.observe(_operation(request, names), response.status, took_us)
         response.headers.update(ALWAYS)
         response.headers[REQUEST_ID] = request_id
         return response
@@ -53,6 +63,14 @@ async def _respond(request: web.Request, handler: Handler, request_id: str) -> w
         raise
     except Exception as error:  # noqa: BLE001 - the last one who can answer
         return response_of(error, request_id)
+
+
+def _operation(request: web.Request, names: Mapping[tuple[str, str], str]) -> str:
+    """The name of what was asked: an operation, a probe, or neither."""
+    resource = request.match_info.route.resource
+    if resource is None:
+        return UNKNOWN
+    return names.get((request.method, resource.canonical)) or resource.canonical.strip("/")
 
 
 def _request_id(request: web.Request, surroundings: Surroundings) -> str:

@@ -39,10 +39,23 @@ _NOTHING_WRITTEN: Final = (
 )
 
 
-def inquire(job: Job, runs: Sequence[Run], at_us: int, now_us: int) -> ExplainAnswer:
-    """The verdict about a time, from runs of the job around it."""
+_LONG_HISTORY: Final = (
+    "; of its runs since then only the first and the latest were looked at, so that a backfill of "
+    "that time may be among the others"
+)
+
+
+def inquire(
+    job: Job, runs: Sequence[Run], at_us: int, now_us: int, *, is_whole: bool = True
+) -> ExplainAnswer:
+    """The verdict about a time, from the runs of the job since then, latest first.
+
+    Unless they are the whole history since then, a verdict that rests on finding none says so.
+    """
     run = next((run for run in runs if _covers(run, at_us)), None)
     verdict, detail = _of_run(run) if run is not None else _of_job(job, at_us, now_us)
+    if run is None and not is_whole:
+        detail += _LONG_HISTORY
     schedule = schedule_of(job)
     return ExplainAnswer(
         job_id=job.job_id,

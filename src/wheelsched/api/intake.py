@@ -21,7 +21,7 @@ from wheelsched.core.duration import parse_duration
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.idempotency import check_template
 from wheelsched.core.labels import check_name, check_tags
-from wheelsched.core.model import DEFAULT_IDEMPOTENCY_KEY, Job, JobState
+from wheelsched.core.model import DEFAULT_IDEMPOTENCY_KEY, Job, JobState, Target
 from wheelsched.core.schedule import Spec, first_due_us, parse
 from wheelsched.core.state import JobEvent, move_job
 from wheelsched.core.written import Policies, read_policies
@@ -38,6 +38,9 @@ from wheelsched.wire.job import (
 MAX_PAYLOAD_BYTES: Final = 256 << 10
 NO_JITTER: Final = "0s"
 _ANY_ID: Final = UUID(int=0)
+_PLAIN_DST: Final = DstDocument()
+
+Shape = tuple[object, ...]
 
 
 class Edit(NamedTuple):
@@ -54,7 +57,8 @@ class Intake:
     def __init__(self, now_us: int, rules: EgressRules) -> None:
         self._now_us = now_us
         self._rules = rules
-        self._shared: dict[tuple[object, ...], _Shared] = {}
+        self._shared: dict[tuple[bytes, Shape], _Shared] = {}
+        self._frames: dict[Shape, _Frame] = {}
 
     def register(self, document: JobDocument, job_id: UUID, tenant_id: UUID) -> Registration:
         """The new job of a document and its first due time, or `InvalidDocument`."""
@@ -85,7 +89,12 @@ class Intake:
         """
         is_rescheduled = not _is_same_schedule(before, document)
         problems = ProblemList()
-        fields = problems.note(self._judge, document, None if is_rescheduled else before.spec)
+        fields = problems.note(
+            self._judge,
+            document,
+            _shape_of_frame(document),
+            None if is_rescheduled else before.spec,
+        )
         tags = _judge_own(document, problems)
         problems.raise_all()
         event = JobEvent.RESCHEDULE if is_rescheduled else JobEvent.EDIT
@@ -113,10 +122,11 @@ class Intake:
         )
 
     def _share(self, document: JobDocument) -> "_Shared":
-        shape = _shape_of(document)
+        frame_shape = _shape_of_frame(document)
+        shape = bytes(document.schedule), frame_shape
         shared = self._shared.get(shape)
         if shared is None:
-            fields = self._judge(document)
+            fields = self._judge(document, frame_shape)
             due_us = self._common_due_us(fields["spec"], fields["misfire"].grace_us)
             shared = self._shared[shape] = _Shared(fields, due_us)
         return shared
@@ -127,29 +137,24 @@ class Intake:
             return None
         return first_due_us(spec, _ANY_ID, now_us=self._now_us, grace_us=grace_us)
 
-    def _judge(self, document: JobDocument, spec: Spec | None = None) -> dict[str, Any]:
+    def _judge(
+        self, document: JobDocument, frame_shape: Shape, spec: Spec | None = None
+    ) -> dict[str, Any]:
         """Judge what documents may share; with a spec, the schedule is the one that it was."""
         problems = ProblemList()
         note = problems.note
-        policies = note(
-            judge_policies,
-            document.misfire,
-            document.overlap,
-            document.retry,
-            document.timeout,
-            document.priority,
-        )
+        frame = note(self._frame_of, document, frame_shape)
         if spec is None:
-            spec = note(self._read_spec, document, policies)
+            spec = note(self._read_spec, document, frame)
         else:
             spec = note(_with_jitter, spec, document.jitter or NO_JITTER)
-        target = note(judge_target, document.target, self._rules)
         idempotency_key = document.idempotency_key or DEFAULT_IDEMPOTENCY_KEY
         note(_check_key, idempotency_key, spec)
         problems.raise_all()
+        policies = frame.policies
         return {
             "spec": spec,
-            "target": target,
+            "target": frame.target,
             "misfire": policies.misfire,
             "overlap": policies.overlap,
             "retry": policies.retry,
@@ -158,8 +163,28 @@ class Intake:
             "idempotency_key": idempotency_key,
         }
 
-    def _read_spec(self, document: JobDocument, policies: Policies | None) -> Spec:
-        dst = document.dst or DstDocument()
+    def _frame_of(self, document: JobDocument, shape: Shape) -> "_Frame":
+        frame = self._frames.get(shape)
+        if frame is None:
+            frame = self._frames[shape] = self._judge_frame(document)
+        return frame
+
+    def _judge_frame(self, document: JobDocument) -> "_Frame":
+        problems = ProblemList()
+        policies = problems.note(
+            judge_policies,
+            document.misfire,
+            document.overlap,
+            document.retry,
+            document.timeout,
+            document.priority,
+        )
+        target = problems.note(judge_target, document.target, self._rules)
+        problems.raise_all()
+        return _Frame(policies, target)
+
+    def _read_spec(self, document: JobDocument, frame: "_Frame | None") -> Spec:
+        dst = document.dst or _PLAIN_DST
         return parse(
             msgspec.json.decode(document.schedule),
             timezone=document.timezone or "UTC",
@@ -167,8 +192,15 @@ class Intake:
             dst_overlap=dst.overlap or "first",
             jitter=document.jitter or NO_JITTER,
             now_us=self._now_us,
-            grace_us=(Policies() if policies is None else policies).misfire.grace_us,
+            grace_us=(Policies() if frame is None else frame.policies).misfire.grace_us,
         )
+
+
+class _Frame(Struct, frozen=True):
+    """What is judged of a document without its schedule: one-offs differ by that alone."""
+
+    policies: Policies
+    target: Target
 
 
 class _Shared(Struct, frozen=True):
@@ -178,11 +210,11 @@ class _Shared(Struct, frozen=True):
     due_us: int | None
 
 
-def _shape_of(document: JobDocument) -> tuple[object, ...]:
-    """All that is written in a document but its name, its payload and its tags."""
+def _shape_of_frame(document: JobDocument) -> Shape:
+    """All that is written in a document but its schedule, its name, its payload and its tags."""
     target = document.target
+    headers = target.headers
     return (
-        bytes(document.schedule),
         document.timezone,
         document.dst,
         document.jitter,
@@ -195,7 +227,7 @@ def _shape_of(document: JobDocument) -> tuple[object, ...]:
         target.url,
         target.method,
         target.batch,
-        tuple(target.headers.items()) if target.headers else None,
+        tuple(headers.items()) if headers else None,
     )
 
 
@@ -235,7 +267,7 @@ def _with_jitter(spec: Spec, jitter: str) -> Spec:
 
 
 def _is_same_schedule(job: Job, document: JobDocument) -> bool:
-    dst = document.dst or DstDocument()
+    dst = document.dst or _PLAIN_DST
     return (
         msgspec.json.decode(job.schedule) == msgspec.json.decode(document.schedule)
         and job.spec.timezone == (document.timezone or "UTC")

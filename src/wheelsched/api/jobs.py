@@ -107,6 +107,7 @@ class Jobs:
         registration = intake.register(call.body, job_id, call.caller.tenant_id)
         if await self._jobs.register(call.caller, [registration]):
             raise JobNameTaken
+        self._surroundings.vitals.registered += 1
         answer = tagged(registration.job, call.now_us)
         return msgspec.structs.replace(
             answer, status=201, headers={**answer.headers, "Location": f"/api/v1/jobs/{job_id}"}
@@ -146,10 +147,18 @@ class Jobs:
         raise JobChanged
 
     async def delete(self, call: Call[NoQuery, None]) -> Answer:
-        if call.if_match is not None:
-            check_version(await self._jobs.get(call.caller, call.job_id), call.if_match)
-        acknowledged = await self._jobs.delete(call.caller, call.job_id)
-        return acknowledged_answer(acknowledged, call.now_us)
+        for _ in range(_EDIT_ATTEMPTS):
+            version: int | None = None
+            if call.if_match is not None:
+                before = await self._jobs.get(call.caller, call.job_id)
+                check_version(before, call.if_match)
+                version = before.version
+            try:
+                acknowledged = await self._jobs.delete(call.caller, call.job_id, version)
+            except JobChanged:  # in between: the next look says whether the new version will do
+                continue
+            return acknowledged_answer(acknowledged, call.now_us)
+        raise JobChanged
 
     def _edited(self, before: Job, call: Call[NoQuery, bytes]) -> Edit:
         written = Raw(msgspec.json.encode(document_of(before)))

@@ -56,6 +56,7 @@ STATUSES: Final[Mapping[type[WheelschedError], int]] = {
     errors.RequestKeyReused: 422,
     errors.RateExceeded: 429,
     errors.HeadersTooLarge: 431,
+    errors.ApiBusy: 503,
     errors.StoreUnavailable: 503,
     errors.StoreContention: 503,
     errors.StoreFull: 507,
@@ -79,7 +80,9 @@ def problem_of(error: BaseException, *, request_id: str | None = None) -> Proble
 def response_of(error: BaseException, request_id: str) -> web.Response:
     """The answer to a request that failed; and a line in the log when that is our own fault."""
     problem = problem_of(error, request_id=request_id)
-    if problem.status >= 500:
+    if isinstance(error, errors.ApiBusy):
+        log.warning("request.refused", error=type(error).__name__)
+    elif problem.status >= 500:
         log.error("request.failed", error=type(error).__name__, exc_info=error)
     return web.Response(
         body=msgspec.json.encode(problem),

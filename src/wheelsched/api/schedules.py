@@ -15,7 +15,6 @@ from wheelsched.api.intake import Intake
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.api.reading import read_query_us
 from wheelsched.api.surroundings import Surroundings
-from wheelsched.core.duration import DAY
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.explain import explain
 from wheelsched.core.model import Job
@@ -27,9 +26,9 @@ from wheelsched.wire.tenant import Scope
 
 MAX_COUNT: Final = 1_000
 PREVIEWED: Final = 10
-# A skipped row stands for due times before its own: it is looked for this much later.
-_SUMMARY_US: Final = DAY
-_SUMMARIES: Final = 1_000
+# How many runs are looked at from the time on, where its own run is, or the one that stands for it
+# among others that were skipped; and of the latest ones, where backfills are.
+LOOKED_AT: Final = 1_000
 
 
 class NextQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,10 +102,15 @@ class Schedules:
     async def explain(self, call: Call[ExplainQuery, None]) -> Answer:
         at_us = read_query_us(call.query.at, "at")
         job = await self._jobs.get(call.caller, call.job_id)
-        runs = await self._history.list_runs(
-            call.caller, job.job_id, _SUMMARIES, before_us=at_us + _SUMMARY_US
+        following = await self._history.list_runs_from(
+            call.caller, job.job_id, LOOKED_AT, from_us=at_us
         )
-        return Answer(body=inquire(job, runs, at_us, call.now_us))
+        if len(following) < LOOKED_AT:
+            return Answer(body=inquire(job, following[::-1], at_us, call.now_us))
+        latest = await self._history.list_runs(call.caller, job.job_id, LOOKED_AT)
+        is_whole = latest[-1].due_us <= following[-1].due_us
+        runs = [*latest, *following[::-1]]
+        return Answer(body=inquire(job, runs, at_us, call.now_us, is_whole=is_whole))
 
     async def preview(self, call: Call[NoQuery, JobDocument]) -> Answer:
         job_id = Identities(call.now_us, call.seed, self._surroundings.random).next()

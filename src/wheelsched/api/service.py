@@ -1,4 +1,4 @@
-"""One request, from its head to its answer: read `_answer` first.
+"""One request, from its head to its answer: read `_answer_in_place` first.
 
 Invariant: nothing is done for a request before its caller is known and may do it.
 """
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from wheelsched.api.authentication import Access, Authentication
 from wheelsched.api.operation import Answer, Call, Operation, written
+from wheelsched.api.places import Places
 from wheelsched.api.rates import Rates
 from wheelsched.api.reading import check_headers, decode_body, read_body, read_query
 from wheelsched.api.replays import Replays, digest_of, read_key, seed_of
@@ -38,12 +39,17 @@ class Service:
         self._replays = replays
         self._surroundings = surroundings
         self._config = config
+        self._places = Places(config)
 
     def handler(self, operation: Operation) -> Handler:
         """What the router calls for an operation."""
         return partial(self._answer, operation)
 
     async def _answer(self, operation: Operation, request: web.Request) -> web.Response:
+        with self._places.take(operation, request):
+            return await self._answer_in_place(operation, request)
+
+    async def _answer_in_place(self, operation: Operation, request: web.Request) -> web.Response:
         check_headers(request, self._config)
         access = await self._authentication.identify(request)
         self._rates.spend(access.caller.tenant_id, access.requests_per_second)

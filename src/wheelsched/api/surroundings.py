@@ -6,9 +6,10 @@ Invariant: the API reads no time, no randomness and no counter but these.
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from wheelsched.ports import Clock
+from wheelsched.vitals import ApiVitals
 
 
 class Condition(Struct, frozen=True, kw_only=True):
@@ -34,4 +35,5 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     now_us: Callable[[], int]
     random: Random
     metrics: Callable[[], str]
+    vitals: ApiVitals = field(default_factory=ApiVitals)
     ask_shard: Callable[[str], Awaitable[Condition]] = ask_nobody

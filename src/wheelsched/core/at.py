@@ -7,6 +7,7 @@ change of zone rules between registration and the due time moves the instant, no
 import re
 from bisect import bisect_left, bisect_right
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from typing import Final
 
 from wheelsched.core.dst import Timeline, instant_us, wall_of
@@ -19,6 +20,7 @@ _INSTANT: Final = re.compile(
     r"(?P<year>[0-9]{4,9})-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?"
     r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
 )
+_MEANT: Final = re.compile(r"[0-9]{4,}-[0-9]|[0-9]{8}t", re.IGNORECASE)
 _DATE: Final = re.compile(r"(?P<year>[0-9]{4,9})-[0-9]{2}-[0-9]{2}")
 # Twice what the longest time needs: nothing longer is looked at.
 _MAX_TEXT: Final = 80
@@ -70,7 +72,7 @@ def instants_us(moment: datetime, timeline: Timeline) -> list[int]:
 
 def is_moment(text: str) -> bool:
     """Whether a text was meant as a time rather than as another kind of schedule."""
-    return re.match(r"[0-9]{4,}-[0-9]|[0-9]{8}t", text, re.IGNORECASE) is not None
+    return _MEANT.match(text) is not None
 
 
 def is_date(text: str) -> bool:
@@ -78,6 +80,8 @@ def is_date(text: str) -> bool:
     return len(text) <= _MAX_TEXT and _DATE.fullmatch(text.strip()) is not None
 
 
+# One registration reads its time three times: to know it, to spell it, to find its instant.
+@lru_cache(maxsize=1_024)
 def read_moment(text: str) -> datetime:
     """A datetime to the millisecond, with a zone when the text has an offset."""
     matched = _INSTANT.fullmatch(text.strip().upper()) if len(text) <= _MAX_TEXT else None

@@ -5,6 +5,7 @@ A day is 24 hours and a week is 7 days: a duration is elapsed time and knows no 
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from wheelsched.errors import InvalidDuration, quoted
@@ -37,6 +38,8 @@ _GRAMMAR: Final = re.compile(
 )
 
 
+# The same few are read over and over; what is none is remembered by nobody.
+@lru_cache(maxsize=1_024)
 def parse_duration(text: str, *, pointer: str = "") -> int:
     """Microseconds of a duration such as `90s`, `1h30m` or `250ms`."""
     if text.startswith("-"):

@@ -5,10 +5,11 @@ listens on the loopback.
 """
 
 import asyncio
+import os
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from random import SystemRandom
+from random import Random
 from secrets import token_bytes
 from typing import Final
 from uuid import UUID
@@ -16,7 +17,7 @@ from uuid import UUID
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import generate_latest
 
 from wheelsched.api.app import build_app
 from wheelsched.api.server import ApiServer
@@ -25,11 +26,19 @@ from wheelsched.api.tenants import SECRET_BYTES, SECRET_PREFIX
 from wheelsched.clock import DatabaseClock, SystemClock, take_sample
 from wheelsched.config import ApiConfig, StoreConfig
 from wheelsched.daemon.condition import ShardInquiry
-from wheelsched.daemon.opening import address_taken, awaited, heed_signals, open_clock
+from wheelsched.daemon.opening import (
+    address_taken,
+    awaited,
+    collect_seldom,
+    heed_signals,
+    open_clock,
+)
 from wheelsched.errors import StoreError
+from wheelsched.metrics import api_registry
 from wheelsched.ports import LeaseStore, Tenant, TenantStore
 from wheelsched.store.database import Database
 from wheelsched.store.postgres import PostgresStore
+from wheelsched.vitals import ApiVitals
 
 log = structlog.get_logger("wheelsched.daemon")
 
@@ -42,10 +51,15 @@ LOCAL_QUOTA: Final = 10_000_000
 
 
 class ApiDaemonConfig(Struct, frozen=True, kw_only=True, tag="api"):
-    """Everything that an API process is told."""
+    """Everything that an API process is told.
+
+    `niceness` lowers its priority where it shares a machine with shards: an answer can wait for
+    some milliseconds, a run cannot.
+    """
 
     store: StoreConfig
     api: ApiConfig = ApiConfig()
+    niceness: int = 0
 
 
 async def run_api(
@@ -57,6 +71,8 @@ async def run_api(
     """
     stopping = asyncio.Event()
     heed_signals(stopping)
+    collect_seldom()
+    os.nice(config.niceness)
     async with open_api(config, stopping) as server:
         on_ready(server.url)
         log.info("api.listening", url=server.url, auth=config.api.auth)
@@ -82,13 +98,14 @@ async def open_api(
             told = replace(told, loopback_tenant_id=tenant.tenant_id)
         inquiry = ShardInquiry()
         stack.push_async_callback(inquiry.close)
-        registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
+        vitals = ApiVitals()
+        registry = api_registry(vitals)
         surroundings = Surroundings(
             clock=machine,
             now_us=clock.now_us,
-            random=SystemRandom(),
+            random=Random(token_bytes(32)),  # noqa: S311 - of ids, which are no secrets
             metrics=lambda: generate_latest(registry).decode(),
+            vitals=vitals,
             ask_shard=inquiry.ask,
         )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())

@@ -4,7 +4,6 @@ Invariant: what is opened here is closed here, in the opposite order, whatever e
 """
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from random import SystemRandom
@@ -17,7 +16,13 @@ from msgspec.structs import replace
 
 from wheelsched.clock import SystemClock
 from wheelsched.config import DispatchConfig, ProbeConfig, ShardConfig, StoreConfig
-from wheelsched.daemon.opening import address_taken, awaited, heed_signals, open_clock
+from wheelsched.daemon.opening import (
+    address_taken,
+    awaited,
+    collect_seldom,
+    heed_signals,
+    open_clock,
+)
 from wheelsched.dispatch.http import HttpDispatcher
 from wheelsched.errors import StoreError
 from wheelsched.metrics import shard_registry
@@ -54,7 +59,7 @@ async def run_shard(
     """
     stopping = asyncio.Event()
     heed_signals(stopping)
-    _collect_seldom()
+    collect_seldom()
     async with open_shard(config, stopping) as shard, asyncio.TaskGroup() as tasks:
         keeping = tasks.create_task(_keep_house(config.store))
         telling = tasks.create_task(_tell_when_ready(shard, on_ready))
@@ -65,16 +70,6 @@ async def run_shard(
         await running
         for task in (keeping, telling, stopped):
             task.cancel()
-
-
-def _collect_seldom() -> None:
-    """Half a million armed runs are no garbage: looking through them often would cost the second.
-
-    What a shard makes and drops is freed by reference counts; cycles are rare, and can wait.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 100, 1_000)
 
 
 @asynccontextmanager

@@ -39,6 +39,7 @@ from wheelsched.store.postgres import PostgresStore
 log = structlog.get_logger("wheelsched.daemon")
 
 LOOK_NS: Final = 100_000_000
+BESIDE_SHARDS: Final = 5  # the niceness of an API that shares a machine with them
 
 
 class UpConfig(Struct, frozen=True, kw_only=True):
@@ -107,7 +108,11 @@ async def open_stack(config: UpConfig) -> AsyncIterator[Stack]:
 
 
 def _children(config: UpConfig, url: str) -> tuple[Child, list[Child]]:
-    api = ApiDaemonConfig(store=StoreConfig(url=url, role="api"), api=_with_port(config.api))
+    api = ApiDaemonConfig(
+        store=StoreConfig(url=url, role="api"),
+        api=_with_port(config.api),
+        niceness=BESIDE_SHARDS,
+    )
     shard = ShardDaemonConfig(
         store=StoreConfig(url=url, role="shard"),
         shard=config.shard,

@@ -41,6 +41,11 @@ class HistoryStore(Protocol):
     ) -> list[Run]:
         """The runs of a job, latest first, before the last of a page."""
 
+    async def list_runs_from(
+        self, caller: Caller, job_id: UUID, limit: int, from_us: int
+    ) -> list[Run]:
+        """The runs of a job that are due from an instant on, earliest first."""
+
     async def list_dead(
         self, caller: Caller, wanted: DeadFilter, limit: int, after: RunKey | None = None
     ) -> list[Run]:

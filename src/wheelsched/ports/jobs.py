@@ -65,8 +65,12 @@ class JobStore(Protocol):
     async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
         """Starts the timer of a paused job."""
 
-    async def delete(self, caller: Caller, job_id: UUID) -> Acknowledged:
+    async def delete(
+        self, caller: Caller, job_id: UUID, version: int | None = None
+    ) -> Acknowledged:
         """Removes the job; its history stays for its retention.
+
+        With a version, that one or none: `JobChanged` when the job has another.
 
         Its armed runs are skipped, those that wait for an attempt cancelled; a running one may end.
         Attempts that are armed and due within a second are too late, first or further ones.

@@ -102,15 +102,15 @@ class Database(Closing):
     @asynccontextmanager
     async def tenant(self, caller: Caller) -> AsyncIterator[Connection]:
         """A transaction that sees the rows of the caller's tenant, by the rules of the database."""
-        async with self.connection() as connection, connection.transaction():
-            await connection.execute(QUERIES["name_tenant"], str(caller.tenant_id))
+        begin = QUERIES["begin_for_tenant"].format(tenant_id=caller.tenant_id)
+        async with self.connection() as connection, _transaction(connection, begin):
             yield connection
 
     @asynccontextmanager
     async def operator(self) -> AsyncIterator[Connection]:
         """A transaction that sees all tenants and tokens, and nothing that belongs to them."""
-        async with self.connection() as connection, connection.transaction():
-            await connection.execute(QUERIES["name_operator"])
+        begin = QUERIES["begin_for_operator"]
+        async with self.connection() as connection, _transaction(connection, begin):
             yield connection
 
     @asynccontextmanager
@@ -126,6 +126,19 @@ class Database(Closing):
                 yield connection
             finally:
                 await pool.release(connection)
+
+
+@asynccontextmanager
+async def _transaction(connection: Connection, begin: str) -> AsyncIterator[None]:
+    """A transaction that knows for whom it is since its first statement."""
+    try:
+        await connection.execute(begin)
+        yield
+    except BaseException:
+        if not connection.is_closed():
+            await connection.execute(QUERIES["roll_back"])
+        raise
+    await connection.execute(QUERIES["commit"])
 
 
 async def _pool(config: StoreConfig, size: int, timeout_ms: int) -> Pool:

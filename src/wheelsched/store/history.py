@@ -47,6 +47,13 @@ class PostgresHistory:
             rows = await connection.fetch(QUERIES["list_runs"], job_id, before_us, limit)
         return [decode_run(row) for row in rows]
 
+    async def list_runs_from(
+        self, caller: Caller, job_id: UUID, limit: int, from_us: int
+    ) -> list[Run]:
+        async with self._database.tenant(caller) as connection:
+            rows = await connection.fetch(QUERIES["list_runs_from"], job_id, from_us, limit)
+        return [decode_run(row) for row in rows]
+
     async def list_dead(
         self, caller: Caller, wanted: DeadFilter, limit: int, after: RunKey | None = None
     ) -> list[Run]:

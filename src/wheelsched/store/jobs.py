@@ -109,9 +109,13 @@ class PostgresJobs:
                 await note(connection, caller.tenant_id, caller.actor, entry)
             return await _acknowledged(connection, job_id)
 
-    async def delete(self, caller: Caller, job_id: UUID) -> Acknowledged:
+    async def delete(
+        self, caller: Caller, job_id: UUID, version: int | None = None
+    ) -> Acknowledged:
         async with self._database.tenant(caller) as connection:
             job = await _locked(connection, job_id)
+            if version not in (None, job.version):
+                raise JobChanged
             await connection.execute(QUERIES["stop_timer"], job_id)
             await _withdraw(connection, job_id, SkipReason.DELETED)
             await connection.execute(QUERIES["cancel_waiting"], job_id)

@@ -37,6 +37,12 @@ class MemoryHistory:
         ]
         return sorted(found, key=lambda run: -run.due_us)[:limit]
 
+    async def list_runs_from(
+        self, caller: Caller, job_id: UUID, limit: int, from_us: int
+    ) -> list[Run]:
+        found = await self.list_runs(caller, job_id, len(self._tables.runs))
+        return [run for run in reversed(found) if run.due_us >= from_us][:limit]
+
     async def list_dead(
         self, caller: Caller, wanted: DeadFilter, limit: int, after: RunKey | None = None
     ) -> list[Run]:

@@ -118,8 +118,11 @@ class MemoryJobs:
             self._note(caller, "resume", job)
         return self._acknowledged(job_id)
 
-    async def delete(self, caller: Caller, job_id: UUID) -> Acknowledged:
-        self._job(caller, job_id)
+    async def delete(
+        self, caller: Caller, job_id: UUID, version: int | None = None
+    ) -> Acknowledged:
+        if version not in (None, self._job(caller, job_id).version):
+            raise JobChanged
         self._tables.timers.pop(job_id, None)
         self._withdraw(job_id, SkipReason.DELETED)
         late = self._cancel_waiting(job_id)

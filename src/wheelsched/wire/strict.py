@@ -46,6 +46,34 @@ class _Flaw(Struct, frozen=True):
 
 def check_json(body: bytes) -> object:
     """The tree of a body, or `InvalidJson` that points at what is wrong."""
+    tree = _read_back(body)
+    return _look_closely(body) if tree is _UNREAD else tree
+
+
+_UNREAD: Final = object()
+_READER: Final = msgspec.json.Decoder()
+_WRITER: Final = msgspec.json.Encoder()
+
+
+def _read_back(body: bytes) -> object:
+    """The tree of a body that is the same when it is written again, but for its spaces.
+
+    Such a body has no key twice, no half character and no number that another reader would read
+    otherwise: in a third of the time this finds nearly all that is right, and nothing that is not.
+    """
+    if b"\\u" in body or body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+        return _UNREAD
+    try:
+        tree = _READER.decode(body)
+        written = _WRITER.encode(tree)
+        is_same = written == body or written == msgspec.json.format(body, indent=-1)
+    except (ValueError, RecursionError):  # msgspec's own errors, and those of UTF-8, are of it too
+        return _UNREAD
+    return tree if is_same else _UNREAD
+
+
+def _look_closely(body: bytes) -> object:
+    """The same, by readers that say where they are."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -9,6 +9,7 @@ def test_ids_begin_with_their_time_and_are_apart() -> None:
     identities = Identities(NOW_US, None, Random(1))
     made = [identities.next() for _ in range(1_000)]
     assert len(set(made)) == 1_000
+    assert made == sorted(made)
     assert {one.version for one in made} == {7}
     assert {one.variant for one in made} == {"specified in RFC 4122"}
     assert {one.int >> 80 for one in made} == {NOW_US // 1_000}

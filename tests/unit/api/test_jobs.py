@@ -1,7 +1,10 @@
 import json
+from typing import Any
 
 import pytest
 from tests.api import Api, document
+
+from wheelsched.core.model import Job
 
 
 async def test_a_registered_job_comes_back_with_every_default(api: Api) -> None:
@@ -139,6 +142,27 @@ async def test_a_change_of_another_version_is_refused(api: Api, method: str) -> 
     assert stale.status == 412
     right = await api.call(method, f"/jobs/{made['job_id']}", body, headers={"If-Match": '"1"'})
     assert right.status == 200
+
+
+async def test_a_delete_of_a_version_does_not_meet_another(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job is edited between the look at its version and the delete."""
+    job_id = (await api.create())["job_id"]
+    get = api.stores.jobs.get
+
+    async def get_and_be_overtaken(*arguments: Any) -> Job:
+        job = await get(*arguments)
+        monkeypatch.undo()
+        assert (await api.call("PATCH", f"/jobs/{job_id}", {"priority": 1})).status == 200
+        return job
+
+    monkeypatch.setattr(api.stores.jobs, "get", get_and_be_overtaken)
+    refused = await api.call("DELETE", f"/jobs/{job_id}", headers={"If-Match": '"1"'})
+    assert refused.status == 412
+    assert (await api.get(f"/jobs/{job_id}")).body["version"] == 2
+    deleted = await api.call("DELETE", f"/jobs/{job_id}", headers={"If-Match": "*"})
+    assert deleted.status == 200
 
 
 async def test_a_patch_that_breaks_the_job_is_refused_where_it_does(api: Api) -> None:

@@ -1,5 +1,5 @@
 import pytest
-from tests.api import Api
+from tests.api import Api, document
 
 from wheelsched.errors import StoreUnavailable
 
@@ -39,3 +39,21 @@ async def test_a_fault_of_ours_tells_nothing_of_itself(
     broken = await api.get("/jobs")
     assert (broken.status, broken.body["title"]) == (500, "Internal Server Error")
     assert "swordfish" not in str(broken.body)
+
+
+async def test_requests_are_counted(api: Api) -> None:
+    await api.create()
+    await api.post("/jobs/bulk", [document(name="a"), document(name="b"), document(name="b")])
+    await api.get("/jobs/x")
+    await api.get("/nowhere")
+    await api.get("/healthz")
+    assert api.vitals.answered == {
+        ("post_jobs", 201): 1,
+        ("post_jobs_bulk", 200): 1,
+        ("get_jobs_job_id", 404): 1,
+        ("unknown", 404): 1,
+        ("healthz", 200): 1,
+    }
+    assert api.vitals.registered == 3
+    assert api.vitals.in_flight == 0
+    assert api.vitals.durations["post_jobs"].count == 1

@@ -1,11 +1,15 @@
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from tests.api import Api, document
 from tests.unit.api.test_runs import HOUR_US, armed
 
-from wheelsched.core.model import RunState, SkipReason
+from wheelsched.api.schedules import LOOKED_AT
+from wheelsched.core.model import Run, RunState, SkipReason
 from wheelsched.wire.instant import instant
+
+SECOND_US = 1_000_000
 
 
 async def test_coming_times_are_in_utc_and_local(api: Api) -> None:
@@ -82,3 +86,63 @@ async def test_times_that_are_none(api: Api, query: str) -> None:
     job = await api.create()
     refused = await api.get(f"/jobs/{job['job_id']}/explain{query}")
     assert (refused.status, refused.pointers) == (400, ["/at"])
+
+
+def ran(job_id: str, due_us: int, **changes: object) -> Run:
+    fields: dict[str, object] = {
+        "job_id": UUID(job_id),
+        "due_us": due_us,
+        "tenant_id": UUID(int=0),
+        "state": RunState.SUCCEEDED,
+        "attempt": 1,
+    }
+    return Run(**(fields | changes))  # type: ignore[arg-type]
+
+
+async def tell(api: Api, monkeypatch: pytest.MonkeyPatch, runs: list[Run]) -> None:
+    """Let the history have these runs, earliest first."""
+
+    async def list_runs(_: object, __: object, limit: int) -> list[Run]:
+        return runs[::-1][:limit]
+
+    async def list_runs_from(_: object, __: object, limit: int, from_us: int) -> list[Run]:
+        return [run for run in runs if run.due_us >= from_us][:limit]
+
+    monkeypatch.setattr(api.stores.history, "list_runs", list_runs)
+    monkeypatch.setattr(api.stores.history, "list_runs_from", list_runs_from)
+
+
+async def test_a_time_is_found_however_much_has_happened_since(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job of every second has a day of history after it, and a summary in the middle."""
+    job_id = (await api.create(schedule="every 1s"))["job_id"]
+    first_us = api.now_us // SECOND_US * SECOND_US + SECOND_US
+    dues_us = [first_us + number * SECOND_US for number in range(5_000)]
+    summary = ran(
+        job_id,
+        dues_us[300],
+        state=RunState.SKIPPED,
+        attempt=0,
+        skip_reason=SkipReason.SUPERSEDED,
+        missed_since_us=dues_us[100],
+        missed_count=201,
+    )
+    runs = [ran(job_id, due_us) for due_us in dues_us]
+    backfill = ran(job_id, dues_us[-1] + 500, backfill_of_us=first_us - SECOND_US)
+    await tell(api, monkeypatch, [*runs[:100], summary, *runs[301:], backfill])
+    assert (await explained(api, job_id, instant(dues_us[7])))[0] == "fired"
+    assert (await explained(api, job_id, instant(dues_us[150])))[0] == "skipped"
+    assert (await explained(api, job_id, instant(first_us - SECOND_US)))[0] == "fired"
+
+
+async def test_an_answer_says_that_it_has_not_seen_everything(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = (await api.create(schedule="every 1s"))["job_id"]
+    at_us = api.now_us // SECOND_US * SECOND_US + SECOND_US
+    for count, is_whole in ((2 * LOOKED_AT - 1, True), (2 * LOOKED_AT, False)):
+        later = [ran(job_id, at_us + number) for number in range(1, count + 1)]
+        await tell(api, monkeypatch, later)
+        _, detail = await explained(api, job_id, instant(at_us))
+        assert ("only the first and the latest" in detail) is not is_whole

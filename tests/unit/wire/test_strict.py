@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec import Meta, Raw, Struct
 
 from wheelsched.errors import InvalidField, InvalidJson
+from wheelsched.wire import strict
 from wheelsched.wire.strict import MAX_DEPTH, check_json, read_strictly
 
 
@@ -114,3 +115,45 @@ def test_what_is_raw_stays_byte_for_byte() -> None:
 )
 def test_every_other_json_passes(value: object) -> None:
     assert check_json(json.dumps(value).encode()) == json.loads(json.dumps(value))
+
+
+PIECES = [
+    *(
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b",",
+        b":",
+        b" ",
+        b'"a":',
+        b'"b":',
+        b'"a"',
+        b'"\\u0000"',
+        b'"\\ud800"',
+    ),
+    *(
+        b"1",
+        b"-0",
+        b"1.50",
+        b"1e400",
+        b"NaN",
+        b"null",
+        b'"\xff"',
+        b'"\x01"',
+        b'"\xc3\xa4"',
+        b"9" * 99,
+    ),
+]
+
+
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join)
+    | st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(PIECES))).map(
+        lambda pairs: b"{%s}" % b",".join(b'"%s":%s' % (key.encode(), of) for key, of in pairs)
+    )
+)
+def test_what_is_read_at_a_glance_is_what_a_close_look_finds(body: bytes) -> None:
+    glanced = strict._read_back(body)
+    if glanced is not strict._UNREAD:
+        assert strict._look_closely(body) == glanced

@@ -10,6 +10,12 @@ WHERE job_id = $1 AND due_at < coalesce($2::timestamptz, 'infinity')
 ORDER BY due_at DESC
 LIMIT $3;
 
+-- name: list_runs_from
+SELECT * FROM runs
+WHERE job_id = $1 AND due_at >= $2
+ORDER BY due_at
+LIMIT $3;
+
 -- name: list_dead
 SELECT runs.*
 FROM dead JOIN runs USING (job_id, due_at)

@@ -1,35 +1,11 @@
--- name: add_jobs
--- Jobs that are all new, as nearly all are. Without ON CONFLICT a row costs half of what it costs
--- with it: no second look at each unique index, and no second record in the log.
-INSERT INTO jobs (
-    job_id, tenant_id, partition, name, state, definition, tags, created_at, updated_at
-)
-SELECT job_id, current_tenant(), get_byte(sha256(uuid_send(job_id)), 0), name,
-    CASE WHEN due_at IS NULL THEN 'finished' ELSE 'active' END,
-    definition, tags, created_at, created_at
-FROM unnest(
-    $1::uuid[], $2::timestamptz[], $3::text[], $4::json[], $5::jsonb[], $6::timestamptz[]
-) AS job (job_id, due_at, name, definition, tags, created_at);
+-- name: register_jobs
+SELECT register_jobs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
 
--- name: add_timers
--- A statement of its own: the rows of jobs have to be there before the timers can be seen.
-WITH started AS (
-    INSERT INTO timers (job_id, partition, version, due_at)
-    SELECT job_id, get_byte(sha256(uuid_send(job_id)), 0), 1, due_at
-    FROM unnest($1::uuid[], $2::timestamptz[]) AS timer (job_id, due_at)
-    WHERE due_at IS NOT NULL
-    RETURNING job_id, due_at
-), soon AS (
-    SELECT job_id, row_number() OVER () / 200 AS page FROM started
-    WHERE due_at < clock_timestamp() + interval '10 minutes'
-), pages AS (
-    -- A notice has room for 8,000 bytes: a thousand jobs are five of them, not a thousand.
-    SELECT string_agg(job_id::text, ' ') AS job_ids FROM soon GROUP BY page
-)
-SELECT count(pg_notify('wheelsched', '* ' || job_ids)) FROM pages;
+-- name: start_timers
+SELECT start_timers($1, $2);
 
 -- name: add_missing_jobs
--- The same for jobs some of which are there already, or have a name that is taken.
+-- Jobs some of which are there already, or have a name that is taken.
 INSERT INTO jobs (
     job_id, tenant_id, partition, name, state, definition, tags, created_at, updated_at
 )

@@ -1,8 +1,17 @@
--- name: name_tenant
-SELECT set_config('wheelsched.tenant', $1, true);
+-- name: begin_for_tenant
+-- A script, so that it takes one round trip; the id in it is spelled by ourselves.
+BEGIN;
+SELECT set_config('wheelsched.tenant', '{tenant_id}', true);
 
--- name: name_operator
+-- name: begin_for_operator
+BEGIN;
 SELECT set_config('wheelsched.operator', 'true', true);
+
+-- name: commit
+COMMIT;
+
+-- name: roll_back
+ROLLBACK;
 
 -- name: round_trip
 SELECT true;
