@@ -3,13 +3,16 @@
 Invariant: nothing here moves or uses up a due time of the schedule.
 """
 
+from typing import Any
+from uuid import UUID
+
 from wheelsched.api.answers import schedule_of
 from wheelsched.api.jobs import acknowledged_answer
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.core import request
-from wheelsched.core.model import Run, RunKey, format_run_id
-from wheelsched.errors import InvalidField, RunKeyTaken
-from wheelsched.ports import Caller, HistoryStore, JobStore, RequestedRun
+from wheelsched.core.model import Run, format_run_id
+from wheelsched.errors import InvalidField
+from wheelsched.ports import HistoryStore, JobStore, RequestedRun
 from wheelsched.wire.instant import read_us
 from wheelsched.wire.job import JobAnswer
 from wheelsched.wire.jobs import ResumeFrom, ResumeRequest
@@ -80,9 +83,7 @@ class JobVerbs:
 
     async def trigger(self, call: Call[NoQuery, None]) -> Answer:
         job = await self._jobs.get(call.caller, call.job_id)
-        return await self._request(
-            call.caller, [request.trigger(job, call.now_us)], is_replay=call.seed is not None
-        )
+        return await self._request(call, [request.trigger(job, call.now_us)])
 
     async def backfill(self, call: Call[NoQuery, BackfillRequest]) -> Answer:
         job = await self._jobs.get(call.caller, call.job_id)
@@ -95,19 +96,21 @@ class JobVerbs:
             count = request.count_backfill(schedule, since_us, until_us)
             return Answer(body=RequestedAnswer(count=count, run_ids=[], preview=True))
         runs = request.backfill(job, schedule, since_us, until_us, call.now_us)
-        return await self._request(call.caller, runs, is_replay=call.seed is not None)
+        return await self._request(call, runs)
 
-    async def _request(self, caller: Caller, runs: list[Run], *, is_replay: bool) -> Answer:
+    async def _request(self, call: Call[Any, Any], runs: list[Run]) -> Answer:
         """Put runs in line. Those of a request with a key may be there from an earlier sending."""
-        wanted = [_requested(run) for run in runs]
-        taken: set[RunKey] = set()
-        if wanted:
-            taken = await self._history.request(caller, wanted)
-        if taken and not is_replay:
-            raise RunKeyTaken
-        run_ids = [format_run_id(run.key) for run in runs]
+        request_id = None if call.seed is None else UUID(bytes=call.seed[:16])
+        wanted = [_requested(run, request_id) for run in runs]
+        keys = await self._history.request(call.caller, wanted)
+        run_ids = [format_run_id(key) for key in keys]
         return Answer(body=RequestedAnswer(count=len(run_ids), run_ids=run_ids), status=202)
 
 
-def _requested(run: Run) -> RequestedRun:
-    return RequestedRun(key=run.key, trigger=run.trigger, backfill_of_us=run.backfill_of_us)
+def _requested(run: Run, request_id: UUID | None) -> RequestedRun:
+    return RequestedRun(
+        key=run.key,
+        trigger=run.trigger,
+        backfill_of_us=run.backfill_of_us,
+        request_id=request_id,
+    )

@@ -44,7 +44,6 @@ STATUSES: Final[Mapping[type[WheelschedError], int]] = {
     errors.JobChanged: 409,
     errors.JobNotPausable: 409,
     errors.RunNotLive: 409,
-    errors.RunKeyTaken: 409,
     errors.RequestKeyBusy: 409,
     errors.TokenStale: 409,
     errors.IllegalMove: 409,

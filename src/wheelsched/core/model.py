@@ -220,7 +220,7 @@ def requested_due_us(now_us: int, index: int = 0) -> int:
     """The due time of the run that is requested at `now_us`, the `index`-th of one request.
 
     It is the `index`-th instant from now on that is not a whole millisecond. Should two requests
-    meet in one microsecond, the primary key refuses the second, which asks again.
+    meet in one microsecond, the second moves to instants behind those of the first.
     """
     per_millisecond = MILLISECOND - 1
     millisecond, microsecond = divmod(now_us, MILLISECOND)

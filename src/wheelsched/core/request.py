@@ -5,6 +5,7 @@ can have (see `model`), and the timer of the job stays where it is. What comes i
 from the dead, goes to the late lane and never ahead of on-time work.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -49,6 +50,11 @@ def backfill(job: Job, schedule: Schedule, since_us: int, until_us: int, now_us:
         runs.append(_requested(job, now_us, Trigger.BACKFILL, len(runs), filled_us))
         filled_us = schedule.next_after(filled_us)
     return runs
+
+
+def moved_past(due_us: Sequence[int], taken_us: int) -> list[int]:
+    """Instants for the runs of a request, in their order, behind one that another run has."""
+    return [requested_due_us(taken_us + 1, index) for index in range(len(due_us))]
 
 
 def retry(run: Run, now_us: int) -> Run:

@@ -65,7 +65,3 @@ class RequestKeyBusy(RequestRefused):
 
 class TokenStale(RequestRefused):
     """this token is stale: the run has ended, or another attempt was made since"""
-
-
-class RunKeyTaken(RequestRefused):
-    """another request came in the same microsecond: send it again"""
