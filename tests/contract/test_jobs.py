@@ -357,3 +357,16 @@ async def test_nothing_is_nobodys_and_jobs_are_somebodys(world: World) -> None:
     assert await world.jobs.register(nobody, []) == set()
     with pytest.raises(TenantNotFound):
         await world.jobs.register(nobody, [Registration(world.job(), world.now_us)])
+
+
+async def test_a_job_that_was_edited_is_not_resumed_by_its_old_schedule(world: World) -> None:
+    job = await world.register(world.now_us)
+    paused = (await world.jobs.pause(world.caller, job.job_id)).job
+    edited = replace(paused, version=paused.version + 1, priority=3)
+    await world.jobs.edit(world.caller, edited, world.now_us + MINUTE_US, is_rescheduled=True)
+    with pytest.raises(JobChanged):
+        await world.jobs.resume(world.caller, job.job_id, world.now_us, paused.version)
+    assert await world.due(job) is None
+    for _ in range(2):  # the second finds its work done
+        await world.jobs.resume(world.caller, job.job_id, world.now_us + 5_000, edited.version)
+    assert await world.due(job) == world.now_us + 5_000

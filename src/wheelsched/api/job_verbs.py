@@ -7,11 +7,11 @@ from typing import Any
 from uuid import UUID
 
 from wheelsched.api.answers import schedule_of
-from wheelsched.api.jobs import acknowledged_answer
+from wheelsched.api.jobs import EDIT_ATTEMPTS, acknowledged_answer
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.core import request
 from wheelsched.core.model import Run, format_run_id
-from wheelsched.errors import InvalidField
+from wheelsched.errors import InvalidField, JobChanged
 from wheelsched.ports import HistoryStore, JobStore, RequestedRun
 from wheelsched.wire.instant import read_us
 from wheelsched.wire.job import JobAnswer
@@ -73,13 +73,20 @@ class JobVerbs:
         return acknowledged_answer(acknowledged, call.now_us)
 
     async def resume(self, call: Call[NoQuery, ResumeRequest]) -> Answer:
-        job = await self._jobs.get(call.caller, call.job_id)
-        since_us = call.now_us
-        if call.body.start is ResumeFrom.PAUSED_AT and job.paused_at_us is not None:
-            since_us = job.paused_at_us
-        due_us = schedule_of(job).next_after(since_us)
-        acknowledged = await self._jobs.resume(call.caller, call.job_id, due_us)
-        return acknowledged_answer(acknowledged, call.now_us)
+        for _ in range(EDIT_ATTEMPTS):
+            job = await self._jobs.get(call.caller, call.job_id)
+            since_us = call.now_us
+            if call.body.start is ResumeFrom.PAUSED_AT and job.paused_at_us is not None:
+                since_us = job.paused_at_us
+            due_us = schedule_of(job).next_after(since_us)
+            try:
+                acknowledged = await self._jobs.resume(
+                    call.caller, call.job_id, due_us, job.version
+                )
+            except JobChanged:  # in between, and perhaps its schedule
+                continue
+            return acknowledged_answer(acknowledged, call.now_us)
+        raise JobChanged
 
     async def trigger(self, call: Call[NoQuery, None]) -> Answer:
         job = await self._jobs.get(call.caller, call.job_id)

@@ -62,8 +62,13 @@ class JobStore(Protocol):
     async def pause(self, caller: Caller, job_id: UUID) -> Acknowledged:
         """Stops the timer, and skips the runs that are armed."""
 
-    async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
-        """Starts the timer of a paused job."""
+    async def resume(
+        self, caller: Caller, job_id: UUID, due_us: int | None, version: int | None = None
+    ) -> Acknowledged:
+        """Starts the timer of a paused job, at a due time of this version of its schedule.
+
+        Raises `JobChanged` when a paused job has another version than that.
+        """
 
     async def delete(
         self, caller: Caller, job_id: UUID, version: int | None = None

@@ -93,12 +93,16 @@ class PostgresJobs:
                 await note(connection, caller.tenant_id, caller.actor, entry)
             return await _acknowledged(connection, job_id)
 
-    async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
+    async def resume(
+        self, caller: Caller, job_id: UUID, due_us: int | None, version: int | None = None
+    ) -> Acknowledged:
         async with self._database.tenant(caller) as connection:
             job = await _locked(connection, job_id)
             if job.state is JobState.FINISHED:
                 raise JobNotPausable
             if job.state is JobState.PAUSED:
+                if version not in (None, job.version):
+                    raise JobChanged
                 state = JobState.FINISHED if due_us is None else JobState.ACTIVE
                 await connection.execute(QUERIES["change_state"], job_id, state, JobState.PAUSED)
                 if due_us is not None:

@@ -108,11 +108,15 @@ class MemoryJobs:
             self._note(caller, "pause", job)
         return self._acknowledged(job_id)
 
-    async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
+    async def resume(
+        self, caller: Caller, job_id: UUID, due_us: int | None, version: int | None = None
+    ) -> Acknowledged:
         job = self._job(caller, job_id)
         if job.state is JobState.FINISHED:
             raise JobNotPausable
         if job.state is JobState.PAUSED:
+            if version not in (None, job.version):
+                raise JobChanged
             self._change_state(job, JobState.FINISHED if due_us is None else JobState.ACTIVE)
             self._start_timer(job_id, due_us)
             self._note(caller, "resume", job)

@@ -32,9 +32,9 @@ async def test_a_paused_job_goes_on_from_where_it_was_paused(
     resumed_from: list[int] = []
     resume = api.stores.jobs.resume
 
-    async def note(caller: Any, job_id: Any, due_us: int | None) -> Any:
+    async def note(caller: Any, job_id: Any, due_us: int | None, *more: Any) -> Any:
         resumed_from.append(due_us or 0)
-        return await resume(caller, job_id, due_us)
+        return await resume(caller, job_id, due_us, *more)
 
     monkeypatch.setattr(api.stores.jobs, "resume", note)
     await api.post(f"/jobs/{job['job_id']}/resume", {"from": "paused_at"})
@@ -42,6 +42,26 @@ async def test_a_paused_job_goes_on_from_where_it_was_paused(
     assert 0 < resumed_from[0] - paused_at_us <= 1_000_000
     refused = await api.post(f"/jobs/{job['job_id']}/resume", {"from": "yesterday"})
     assert (refused.status, refused.pointers) == (422, ["/from"])
+
+
+async def test_a_job_that_is_edited_while_it_is_resumed_goes_on_by_its_new_schedule(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await api.create(schedule="0 0 1 1 *")
+    await api.post(f"/jobs/{job['job_id']}/pause")
+    resume = api.stores.jobs.resume
+
+    async def edit_first(*given: Any) -> Any:
+        monkeypatch.setattr(api.stores.jobs, "resume", resume)
+        edited = await api.call("PATCH", f"/jobs/{job['job_id']}", {"schedule": "0 0 1 6 *"})
+        assert edited.status == 200
+        return await resume(*given)
+
+    monkeypatch.setattr(api.stores.jobs, "resume", edit_first)
+    resumed = await api.post(f"/jobs/{job['job_id']}/resume")
+    ((_, due_us, _),) = await api.shard.timers.load(range(256), api.now_us + 10**14)
+    assert (resumed.status, resumed.body["schedule"]) == (200, "0 0 1 6 *")
+    assert datetime.fromtimestamp(due_us / 1_000_000, UTC).month in (5, 6)
 
 
 async def test_a_change_that_comes_too_late_for_a_run_says_so(api: Api) -> None:
