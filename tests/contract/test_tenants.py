@@ -7,7 +7,13 @@ import pytest
 from msgspec.structs import replace
 from tests.contract.conftest import ALL, World
 
-from wheelsched.errors import QuotaExceeded, TenantNameTaken, TenantNotFound, TokenNotFound
+from wheelsched.errors import (
+    QuotaExceeded,
+    TenantChanged,
+    TenantNameTaken,
+    TenantNotFound,
+    TokenNotFound,
+)
 from wheelsched.ports import Caller, JobFilter, Registration, Token
 
 
@@ -161,3 +167,14 @@ async def test_nobody_registers_for_a_tenant_that_does_not_exist(world: World) -
     stranger = Caller(uuid4(), "stranger")
     with pytest.raises(TenantNotFound):
         await world.jobs.register(stranger, [Registration(world.job(), world.now_us)])
+
+
+async def test_a_tenant_is_changed_from_what_it_was_read_as(world: World) -> None:
+    before = world.tenant("new", secrets=("whsec_a",))
+    await world.tenants.create("operator", before)
+    changed = replace(before, weight=5)
+    await world.tenants.edit("operator", changed, before)
+    await world.tenants.edit("operator", changed, before)  # sent again
+    with pytest.raises(TenantChanged):
+        await world.tenants.edit("operator", replace(before, job_quota=1), before)
+    assert await world.tenants.read([before.tenant_id]) == [changed]

@@ -42,6 +42,7 @@ STATUSES: Final[Mapping[type[WheelschedError], int]] = {
     errors.JobNameTaken: 409,
     errors.TenantNameTaken: 409,
     errors.JobChanged: 409,
+    errors.TenantChanged: 409,
     errors.JobNotPausable: 409,
     errors.RunNotLive: 409,
     errors.RequestKeyBusy: 409,

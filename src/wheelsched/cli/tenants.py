@@ -12,11 +12,18 @@ from wheelsched.cli.commands import group
 from wheelsched.cli.operators import Operators, asks_operators
 from wheelsched.cli.output import Output, record, rows, sentence
 from wheelsched.errors import TenantNotFound
-from wheelsched.wire.tenant import Scope, TenantRequest, TokenRequest
+from wheelsched.wire.tenant import (
+    RotateRequest,
+    Scope,
+    TenantChanges,
+    TenantRequest,
+    TokenRequest,
+)
 
 tenant_app = group("Who has jobs.")
 token_app = group("Who may ask the API for what.")
 
+TenantArgument = Annotated[str, typer.Argument(help="The tenant's id or name.")]
 TenantOption = Annotated[
     str | None, typer.Option(help="The tenant's id or name; the caller's own by default.")
 ]
@@ -62,13 +69,60 @@ def list_tenants(operators: Operators) -> Output:
     )
 
 
+@tenant_app.command("update")
+@asks_operators
+def update_tenant(
+    operators: Operators,
+    tenant: TenantArgument,
+    name: Annotated[str | None, typer.Option(help="Another name.")] = None,
+    weight: Annotated[
+        int | None, typer.Option(min=1, help="Its share of what is dispatched.")
+    ] = None,
+    job_quota: Annotated[int | None, typer.Option(min=0, help="How many jobs it may have.")] = None,
+    requests_per_second: Annotated[
+        int | None, typer.Option("--requests-per-second", "--rate", min=1, help="Of the API.")
+    ] = None,
+) -> Output:
+    """Change a tenant. Shards and API processes know of it within a minute."""
+    changes = TenantChanges(
+        name=name, weight=weight, job_quota=job_quota, requests_per_second=requests_per_second
+    )
+    changed = operators.update_tenant(_known(operators, tenant), changes)
+    return record(
+        changed,
+        {
+            "id": changed.tenant_id,
+            "name": changed.name,
+            "weight": changed.weight,
+            "job quota": changed.job_quota,
+            "requests/s": changed.requests_per_second,
+        },
+    )
+
+
+@tenant_app.command("rotate-secret")
+@asks_operators
+def rotate_secret(
+    operators: Operators,
+    tenant: TenantArgument,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="Sign with the newest secret alone from now on.")
+    ] = False,
+) -> Output:
+    """Make a new secret, shown once. Callbacks are signed with it and with the one before it."""
+    rotated = operators.rotate_secret(_known(operators, tenant), RotateRequest(finish=finish))
+    if finish:
+        return sentence(rotated, f"{rotated.name} has one secret")
+    return record(rotated, {"id": rotated.tenant_id, "secret": rotated.secret})
+
+
 @token_app.command("create")
 @asks_operators
 def create_token(
     operators: Operators,
     name: Annotated[str, typer.Argument(help="What it is for.")],
     tenant: TenantOption = None,
-    scope: Annotated[list[Scope] | None, typer.Option(help="read, write, admin.")] = None,
+    scope: Annotated[list[Scope] | None, typer.Option(help="read, write, admin, operator.")] = None,
 ) -> Output:
     """Make a token. It is shown once."""
     token = operators.create_token(
@@ -106,6 +160,12 @@ def revoke_token(
     """Revoke a token; within seconds nobody is answered for it any more."""
     token = operators.revoke_token(token_id)
     return sentence(token, f"revoked {token.name}")
+
+
+def _known(operators: Operators, written: str) -> UUID:
+    found = _find(operators, written)
+    assert found is not None
+    return found
 
 
 def _find(operators: Operators, written: str | None) -> UUID | None:

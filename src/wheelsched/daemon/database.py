@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from wheelsched.api.operation import Answer, Call, NoQuery
 from wheelsched.api.surroundings import Surroundings
-from wheelsched.api.tenants import Tenants, tenant_answer, token_answer
+from wheelsched.api.tenants import Tenants, tenant_answer
+from wheelsched.api.tokens import Tokens, token_answer
 from wheelsched.clock import DatabaseClock, SystemClock
 from wheelsched.config import StoreConfig
 from wheelsched.daemon.api import LOCAL_TENANT_ID
@@ -27,7 +28,15 @@ from wheelsched.store.failure import named_failures
 from wheelsched.store.migrate import known_migrations, migrate, pending
 from wheelsched.store.postgres import PostgresStore
 from wheelsched.store.retention import Retention
-from wheelsched.wire.tenant import TenantAnswer, TenantRequest, TokenAnswer, TokenRequest
+from wheelsched.wire.tenant import (
+    RotateRequest,
+    Scope,
+    TenantAnswer,
+    TenantChanges,
+    TenantRequest,
+    TokenAnswer,
+    TokenRequest,
+)
 
 CONNECT_TIMEOUT_S: Final = 10
 COMMAND_TIMEOUT_S: Final = 600  # of one migration, which may rewrite a table
@@ -74,6 +83,7 @@ class Operator:
             clock=SystemClock(), now_us=clock.now_us, random=SystemRandom(), metrics=str
         )
         self._tenants = Tenants(stores.tenants, surroundings)
+        self._tokens = Tokens(stores.tenants)
 
     async def create_tenant(self, request: TenantRequest) -> TenantAnswer:
         answer = await self._tenants.create(self._call(request))
@@ -82,8 +92,16 @@ class Operator:
     async def list_tenants(self) -> list[TenantAnswer]:
         return [tenant_answer(tenant) async for tenant in self._all_tenants()]
 
+    async def update_tenant(self, tenant_id: UUID, changes: TenantChanges) -> TenantAnswer:
+        answer = await self._tenants.edit(self._call(changes, tenant_id=str(tenant_id)))
+        return _body(answer, TenantAnswer)
+
+    async def rotate_secret(self, tenant_id: UUID, request: RotateRequest) -> TenantAnswer:
+        answer = await self._tenants.rotate_secret(self._call(request, tenant_id=str(tenant_id)))
+        return _body(answer, TenantAnswer)
+
     async def create_token(self, request: TokenRequest) -> TokenAnswer:
-        answer = await self._tenants.add_token(self._call(request))
+        answer = await self._tokens.add(self._call(request))
         return _body(answer, TokenAnswer)
 
     async def list_tokens(self, tenant_id: UUID | None) -> list[TokenAnswer]:
@@ -91,7 +109,7 @@ class Operator:
         return [token_answer(token) for token in tokens]
 
     async def revoke_token(self, token_id: str) -> TokenAnswer:
-        answer = await self._tenants.revoke_token(self._call(None, token_id=token_id))
+        answer = await self._tokens.revoke(self._call(None, token_id=token_id))
         return _body(answer, TokenAnswer)
 
     async def _all_tenants(self) -> AsyncIterator[Tenant]:
@@ -108,6 +126,7 @@ class Operator:
             query=NoQuery(),
             body=body,
             path=path,
+            scopes=frozenset(Scope),
         )
 
 

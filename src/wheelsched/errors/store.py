@@ -118,6 +118,10 @@ class TenantNameTaken(StoreError):
     """another tenant has this name"""
 
 
+class TenantChanged(StoreError):
+    """the tenant was changed by somebody else since it was read: send it again"""
+
+
 class TokenNotFound(StoreError):
     """there is no such token"""
 
