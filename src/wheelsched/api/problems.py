@@ -28,6 +28,7 @@ log = structlog.get_logger("wheelsched.api")
 # The first that fits: an error stands before the one that it is a kind of.
 STATUSES: Final[Mapping[type[WheelschedError], int]] = {
     errors.InvalidJson: 400,
+    errors.RequestUnreadable: 400,
     errors.InvalidParameter: 400,
     errors.RequestKeyInvalid: 400,
     errors.TokenMissing: 401,
@@ -51,6 +52,7 @@ STATUSES: Final[Mapping[type[WheelschedError], int]] = {
     errors.VersionMismatch: 412,
     errors.BodyTooLarge: 413,
     errors.ContentTypeUnknown: 415,
+    errors.ContentCompressed: 415,
     errors.InvalidField: 422,
     errors.InvalidDocument: 422,
     errors.RequestKeyReused: 422,

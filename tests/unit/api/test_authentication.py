@@ -77,6 +77,8 @@ async def test_programs_of_this_machine_need_no_token_where_that_is_configured()
             {"Origin": "https://evil.example"},
             {"Origin": "http://[::1"},
             {"Origin": "null"},
+            {"X-Forwarded-For": "203.0.113.9"},
+            {"Forwarded": "for=203.0.113.9"},
             {"Host": "evil.example:8420"},
             {"Host": "[::1"},
         ):
