@@ -3,21 +3,25 @@
 Invariant: nothing here moves or uses up a due time of the schedule.
 """
 
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from wheelsched.api.answers import schedule_of
 from wheelsched.api.jobs import EDIT_ATTEMPTS, acknowledged_answer
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.core import request
-from wheelsched.core.model import Run, format_run_id
+from wheelsched.core.misfire import Skip
+from wheelsched.core.model import Job, Run, Trigger, format_run_id
+from wheelsched.core.pause import paused_over
 from wheelsched.errors import InvalidField, JobChanged
-from wheelsched.ports import HistoryStore, JobStore, RequestedRun
+from wheelsched.ports import Caller, HistoryStore, JobStore, RequestedRun
 from wheelsched.wire.instant import read_us
 from wheelsched.wire.job import JobAnswer
 from wheelsched.wire.jobs import ResumeFrom, ResumeRequest
 from wheelsched.wire.run import BackfillRequest, RequestedAnswer
 from wheelsched.wire.tenant import Scope
+
+LOOKED_AT: Final = 1_000  # runs since a pause began: those that it met armed come first
 
 
 class JobVerbs:
@@ -79,9 +83,10 @@ class JobVerbs:
             if call.body.start is ResumeFrom.PAUSED_AT and job.paused_at_us is not None:
                 since_us = job.paused_at_us
             due_us = schedule_of(job).next_after(since_us)
+            skip = await self._paused_over(call.caller, job, since_us)
             try:
                 acknowledged = await self._jobs.resume(
-                    call.caller, call.job_id, due_us, job.version
+                    call.caller, call.job_id, due_us, job.version, skip
                 )
             except JobChanged:  # in between, and perhaps its schedule
                 continue
@@ -104,6 +109,16 @@ class JobVerbs:
             return Answer(body=RequestedAnswer(count=count, run_ids=[], preview=True))
         runs = request.backfill(job, schedule, since_us, until_us, call.now_us)
         return await self._request(call, runs)
+
+    async def _paused_over(self, caller: Caller, job: Job, since_us: int) -> Skip | None:
+        """What a paused job has missed, and has no row of its own in the history."""
+        if job.paused_at_us is None:
+            return None
+        # A schedule that was written during the pause has missed nothing before.
+        paused_at_us = max(job.paused_at_us, job.anchor_us)
+        runs = await self._history.list_runs_from(caller, job.job_id, LOOKED_AT, paused_at_us)
+        known_us = {run.due_us for run in runs if run.trigger is Trigger.SCHEDULE}
+        return paused_over(schedule_of(job), paused_at_us, since_us, known_us)
 
     async def _request(self, call: Call[Any, Any], runs: list[Run]) -> Answer:
         """Put runs in line. Those of a request with a key may be there from an earlier sending."""

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Job, JobState, RunKey
 from wheelsched.ports.tenants import Caller
 
@@ -63,10 +64,16 @@ class JobStore(Protocol):
         """Stops the timer, and skips the runs that are armed."""
 
     async def resume(
-        self, caller: Caller, job_id: UUID, due_us: int | None, version: int | None = None
+        self,
+        caller: Caller,
+        job_id: UUID,
+        due_us: int | None,
+        version: int | None = None,
+        skip: Skip | None = None,
     ) -> Acknowledged:
         """Starts the timer of a paused job, at a due time of this version of its schedule.
 
+        `skip` are the due times that it was paused over: one row of the history stands for them.
         Raises `JobChanged` when a paused job has another version than that.
         """
 

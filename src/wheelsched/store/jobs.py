@@ -11,8 +11,10 @@ import asyncpg
 from msgspec.structs import replace
 
 from wheelsched.core.audit import changed
+from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Job, JobState, RunKey, SkipReason
 from wheelsched.errors import (
+    DayMissing,
     JobChanged,
     JobNameTaken,
     JobNotFound,
@@ -28,6 +30,7 @@ from wheelsched.store.queries import load_queries
 from wheelsched.store.registration import register
 
 QUERIES = load_queries("jobs.sql")
+DAYS = load_queries("timers.sql")["make_days"]
 
 
 class PostgresJobs:
@@ -94,24 +97,19 @@ class PostgresJobs:
             return await _acknowledged(connection, job_id)
 
     async def resume(
-        self, caller: Caller, job_id: UUID, due_us: int | None, version: int | None = None
+        self,
+        caller: Caller,
+        job_id: UUID,
+        due_us: int | None,
+        version: int | None = None,
+        skip: Skip | None = None,
     ) -> Acknowledged:
-        async with self._database.tenant(caller) as connection:
-            job = await _locked(connection, job_id)
-            if job.state is JobState.FINISHED:
-                raise JobNotPausable
-            if job.state is JobState.PAUSED:
-                if version not in (None, job.version):
-                    raise JobChanged
-                state = JobState.FINISHED if due_us is None else JobState.ACTIVE
-                await connection.execute(QUERIES["change_state"], job_id, state, JobState.PAUSED)
-                if due_us is not None:
-                    await connection.execute(
-                        QUERIES["start_timer"], job_id, job.version + 1, due_us
-                    )
-                entry = changed("resume", job)
-                await note(connection, caller.tenant_id, caller.actor, entry)
-            return await _acknowledged(connection, job_id)
+        try:
+            return await self._resume(caller, job_id, due_us, version, skip)
+        except DayMissing:  # of what was skipped long ago
+            assert skip is not None
+            await self._database.fetchval(DAYS, [skip.last_us])
+            return await self._resume(caller, job_id, due_us, version, skip)
 
     async def delete(
         self, caller: Caller, job_id: UUID, version: int | None = None
@@ -130,6 +128,37 @@ class PostgresJobs:
             await connection.execute(QUERIES["count_jobs"], -1)
             too_late = {*acknowledged.too_late, *(RunKey(job_id, row["due_at"]) for row in late)}
             return replace(acknowledged, too_late=tuple(sorted(too_late)))
+
+    async def _resume(
+        self,
+        caller: Caller,
+        job_id: UUID,
+        due_us: int | None,
+        version: int | None,
+        skip: Skip | None,
+    ) -> Acknowledged:
+        async with self._database.tenant(caller) as connection:
+            job = await _locked(connection, job_id)
+            if job.state is JobState.FINISHED:
+                raise JobNotPausable
+            if job.state is JobState.PAUSED:
+                if version not in (None, job.version):
+                    raise JobChanged
+                state = JobState.FINISHED if due_us is None else JobState.ACTIVE
+                await connection.execute(QUERIES["change_state"], job_id, state, JobState.PAUSED)
+                if due_us is not None:
+                    await connection.execute(
+                        QUERIES["start_timer"], job_id, job.version + 1, due_us
+                    )
+                if skip is not None:
+                    await connection.execute(QUERIES["write_skip"], job_id, *_skip_values(skip))
+                entry = changed("resume", job)
+                await note(connection, caller.tenant_id, caller.actor, entry)
+            return await _acknowledged(connection, job_id)
+
+
+def _skip_values(skip: Skip) -> tuple[object, ...]:
+    return skip.last_us, skip.reason, skip.count, skip.first_us
 
 
 async def _locked(connection: Connection, job_id: UUID) -> Job:

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from wheelsched.core.audit import changed, registered
 from wheelsched.core.duration import SECOND
-from wheelsched.core.model import Job, JobState, RunKey, RunState, SkipReason
+from wheelsched.core.misfire import Skip
+from wheelsched.core.model import Job, JobState, Run, RunKey, RunState, SkipReason
 from wheelsched.errors import (
     JobChanged,
     JobNameTaken,
@@ -109,7 +110,12 @@ class MemoryJobs:
         return self._acknowledged(job_id)
 
     async def resume(
-        self, caller: Caller, job_id: UUID, due_us: int | None, version: int | None = None
+        self,
+        caller: Caller,
+        job_id: UUID,
+        due_us: int | None,
+        version: int | None = None,
+        skip: Skip | None = None,
     ) -> Acknowledged:
         job = self._job(caller, job_id)
         if job.state is JobState.FINISHED:
@@ -119,6 +125,8 @@ class MemoryJobs:
                 raise JobChanged
             self._change_state(job, JobState.FINISHED if due_us is None else JobState.ACTIVE)
             self._start_timer(job_id, due_us)
+            if skip is not None:
+                self._write_skip(job, skip)
             self._note(caller, "resume", job)
         return self._acknowledged(job_id)
 
@@ -136,6 +144,23 @@ class MemoryJobs:
         self._tables.job_counts[caller.tenant_id] -= 1
         self._note(caller, "delete", job)
         return replace(acknowledged, too_late=tuple(sorted({*acknowledged.too_late, *late})))
+
+    def _write_skip(self, job: Job, skip: Skip) -> None:
+        run = Run(
+            job_id=job.job_id,
+            due_us=skip.last_us,
+            tenant_id=job.tenant_id,
+            state=RunState.SKIPPED,
+            finished_at_us=self._tables.now_us(),
+            skip_reason=skip.reason,
+            missed_count=skip.count,
+            missed_since_us=skip.first_us,
+        )
+        if self._tables.write_run(run):
+            return
+        row = self._tables.runs[run.key]
+        if row.run.state is RunState.SKIPPED and row.run.skip_reason is skip.reason:
+            row.run = replace(row.run, missed_count=skip.count, missed_since_us=skip.first_us)
 
     def _add(self, caller: Caller, registration: Registration) -> None:
         job, due_us = registration.job, registration.due_us
