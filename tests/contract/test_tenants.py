@@ -111,10 +111,15 @@ async def limit(world: World, job_quota: int) -> None:
 async def test_a_quota_is_all_or_nothing(world: World) -> None:
     await limit(world, 3)
     jobs = [Registration(world.job(f"job {n}"), world.now_us) for n in range(4)]
-    with pytest.raises(QuotaExceeded):
+    with pytest.raises(QuotaExceeded) as raised:
         await world.jobs.register(world.caller, jobs)
+    assert (raised.value.room, len(raised.value.new)) == (3, 4)
     assert await world.jobs.list_jobs(world.caller, JobFilter(), 9) == []
     assert await world.jobs.register(world.caller, jobs[:3]) == set()
+    more = [Registration(world.job(f"more {n}"), world.now_us) for n in range(2)]
+    with pytest.raises(QuotaExceeded) as raised:  # what is there, or has a taken name, is not new
+        await world.jobs.register(world.caller, [*jobs[:3], *more])
+    assert (raised.value.room, raised.value.new) == (0, {each.job.job_id for each in more})
     with pytest.raises(QuotaExceeded):
         await world.jobs.register(world.caller, jobs[3:])
     assert await world.jobs.register(world.other, [Registration(world.job(), None)]) == set()

@@ -13,7 +13,7 @@ from wheelsched.core import request
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Job, Run, Trigger, format_run_id
 from wheelsched.core.pause import paused_over
-from wheelsched.errors import InvalidField, JobChanged
+from wheelsched.errors import JobChanged
 from wheelsched.ports import Caller, HistoryStore, JobStore, RequestedRun
 from wheelsched.wire.instant import read_us
 from wheelsched.wire.job import JobAnswer
@@ -102,10 +102,8 @@ class JobVerbs:
         schedule = schedule_of(job)
         since_us = read_us(call.body.since, pointer="/since")
         until_us = read_us(call.body.until, pointer="/until")
-        if not since_us < until_us:
-            raise InvalidField("a range goes from an earlier to a later time", pointer="/until")
         if call.body.preview:
-            count = request.count_backfill(schedule, since_us, until_us)
+            count = request.count_backfill(schedule, since_us, until_us, call.now_us)
             return Answer(body=RequestedAnswer(count=count, run_ids=[], preview=True))
         runs = request.backfill(job, schedule, since_us, until_us, call.now_us)
         return await self._request(call, runs)

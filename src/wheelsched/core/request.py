@@ -23,13 +23,8 @@ def trigger(job: Job, now_us: int) -> Run:
     return _requested(job, now_us, Trigger.MANUAL)
 
 
-def count_backfill(schedule: Schedule, since_us: int, until_us: int) -> int:
-    """How many due times a backfill of [`since_us`, `until_us`) fills: its preview."""
-    return schedule.count(since_us - 1, until_us - 1)
-
-
-def backfill(job: Job, schedule: Schedule, since_us: int, until_us: int, now_us: int) -> list[Run]:
-    """A run for each due time of a job in [`since_us`, `until_us`), in their order.
+def count_backfill(schedule: Schedule, since_us: int, until_us: int, now_us: int) -> int:
+    """How many due times a backfill of [`since_us`, `until_us`) fills: its preview.
 
     All of the range lies in the past: what is still to come is the schedule's own.
     """
@@ -37,7 +32,12 @@ def backfill(job: Job, schedule: Schedule, since_us: int, until_us: int, now_us:
         raise InvalidField(
             "a backfill goes from an earlier to a later time, and not past now", pointer="/until"
         )
-    count = count_backfill(schedule, since_us, until_us)
+    return schedule.count(since_us - 1, until_us - 1)
+
+
+def backfill(job: Job, schedule: Schedule, since_us: int, until_us: int, now_us: int) -> list[Run]:
+    """A run for each due time of a job in [`since_us`, `until_us`), in their order."""
+    count = count_backfill(schedule, since_us, until_us, now_us)
     if count > MAX_BACKFILL:
         raise BackfillTooLarge(
             f"there are {count:,} due times in this range; at most {MAX_BACKFILL:,} are filled by "

@@ -3,7 +3,13 @@
 Invariant: after a `StoreUnavailable` a write may have happened; after any other it has not.
 """
 
+from typing import TYPE_CHECKING
+
 from wheelsched.errors.base import WheelschedError
+
+if TYPE_CHECKING:  # what is imported here would be exported as an error
+    from collections.abc import Collection
+    from uuid import UUID
 
 
 class StoreError(WheelschedError):
@@ -108,6 +114,13 @@ class JobNotPausable(StoreError):
 
 class QuotaExceeded(StoreError):
     """the tenant would have more jobs than its quota allows: none was registered"""
+
+    def __init__(
+        self, message: str | None = None, *, room: int = 0, new: "Collection[UUID]" = ()
+    ) -> None:
+        super().__init__(message)
+        self.room = room  # for so many jobs
+        self.new = new  # the jobs that were too many
 
 
 class TenantNotFound(StoreError):

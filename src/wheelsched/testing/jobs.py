@@ -47,7 +47,7 @@ class MemoryJobs:
                 taken.add(job.name)
                 added.append(registration)
         if jobs:
-            self._check_quota(caller, len(added))
+            self._check_quota(caller, [registration.job.job_id for registration in added])
         for registration in added:
             self._add(caller, registration)
         if added:
@@ -174,12 +174,13 @@ class MemoryJobs:
         self._tables.job_counts[caller.tenant_id] += 1
         self._start_timer(job.job_id, due_us)
 
-    def _check_quota(self, caller: Caller, new: int) -> None:
+    def _check_quota(self, caller: Caller, new: Sequence[UUID]) -> None:
         tenant = self._tables.tenants.get(caller.tenant_id)
         if tenant is None:
             raise TenantNotFound
-        if new and self._tables.job_counts[caller.tenant_id] + new > tenant.job_quota:
-            raise QuotaExceeded
+        room = tenant.job_quota - self._tables.job_counts[caller.tenant_id]
+        if len(new) > room and new:
+            raise QuotaExceeded(room=room, new=frozenset(new))
 
     def _note(self, caller: Caller, verb: str, job: Job, **detail: object) -> None:
         self._tables.note(caller.tenant_id, caller.actor, changed(verb, job, **detail))

@@ -159,6 +159,7 @@ async def test_a_backfill_is_counted_before_it_is_made(api: Api) -> None:
         ({"since": hours_ago(1), "until": hours_ago(2)}, "/until"),
         ({"since": hours_ago(1), "until": hours_ago(2), "preview": True}, "/until"),
         ({"since": hours_ago(1), "until": hours_ago(-2)}, "/until"),
+        ({"since": hours_ago(1), "until": hours_ago(-2), "preview": True}, "/until"),
         ({"since": hours_ago(24 * 365), "until": hours_ago(0)}, "/until"),
         ({"since": "1066-10-14T00:00:00Z", "until": hours_ago(0)}, "/since"),
         ({"since": "2026-11-16T00:00:00", "until": hours_ago(0)}, "/since"),
