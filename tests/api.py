@@ -191,5 +191,5 @@ async def serve(api: Stores, shard: Stores, **settings: Any) -> AsyncIterator[Ap
         served.url, served.stop, served.vitals = server.url, server.close, surroundings.vitals
         tenant = Tenant(tenant_id=tenant_id, name="one", created_at_us=served.now_us)
         await api.tenants.create("test", tenant)
-        await served.add_token(served.token, tenant_id, "read", "write", "admin")
+        await served.add_token(served.token, tenant_id, "read", "write", "admin", "operator")
         yield served

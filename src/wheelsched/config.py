@@ -166,6 +166,8 @@ class ApiConfig(Struct, frozen=True, kw_only=True):
     max_bulk_bytes: int = 64 << 20
     max_in_flight: Positive = 1_000
     max_held_bytes: Positive = 256 << 20
+    max_connections: Positive = 2_000
+    head_timeout_ms: Positive = 10_000
     body_timeout_ms: int = 30_000
     stop_timeout_ms: int = 10_000
     egress: EgressConfig = EgressConfig()  # as the shards have it: what they refuse is refused

@@ -1,5 +1,7 @@
 """The audit of what people change, on memory and on Postgres."""
 
+from uuid import uuid4
+
 import pytest
 from msgspec.structs import replace
 from tests.contract.conftest import MINUTE_US, World
@@ -60,7 +62,10 @@ async def test_many_jobs_are_one_line(world: World) -> None:
 async def test_every_change_of_a_run_is_written_once(world: World) -> None:
     job = await world.register(world.now_us)
     keys = [RunKey(job.job_id, requested_due_us(world.now_us, n)) for n in range(2)]
-    requested = [RequestedRun(key=key, trigger=Trigger.MANUAL) for key in keys]
+    request_id = uuid4()
+    requested = [
+        RequestedRun(key=key, trigger=Trigger.MANUAL, request_id=request_id) for key in keys
+    ]
     for _ in range(2):
         await world.history.request(world.caller, requested)
         await world.history.cancel(world.caller, keys[0])

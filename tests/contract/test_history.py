@@ -1,10 +1,13 @@
 """Runs of a tenant, on memory and on Postgres."""
 
+import asyncio
+from uuid import UUID, uuid4
+
 import pytest
 from tests.contract.conftest import ALL, MINUTE_US, World
 
 from wheelsched.core.model import Job, Lane, RunKey, RunState, Trigger, requested_due_us
-from wheelsched.errors import RunNotFound, RunNotLive
+from wheelsched.errors import JobNotFound, RunNotFound, RunNotLive
 from wheelsched.ports import ClaimedRetry, DeadFilter, Lease, RequestedRun, Retry
 
 
@@ -41,9 +44,9 @@ async def test_a_requested_run_waits_for_its_shard_and_uses_up_no_due_time(world
     job = await world.register(world.now_us)
     lease = await world.own_all()
     key = RunKey(job.job_id, requested_due_us(world.now_us))
-    requested = RequestedRun(key=key, trigger=Trigger.MANUAL)
-    assert await world.history.request(world.caller, [requested]) == set()
-    assert await world.history.request(world.caller, [requested]) == {key}
+    requested = RequestedRun(key=key, trigger=Trigger.MANUAL, request_id=uuid4())
+    assert await world.history.request(world.caller, [requested]) == [key]
+    assert await world.history.request(world.caller, [requested]) == [key]
     assert (await world.timers.load(ALL, key.due_us)).retries == (Retry(key, key.due_us),)
     run, _ = await world.history.get_run(world.caller, key)
     assert (run.state, run.trigger, run.attempt) == (RunState.RETRYING, Trigger.MANUAL, 0)
@@ -74,7 +77,54 @@ async def test_nobody_requests_runs_of_anothers_job(world: World) -> None:
     requested = RequestedRun(
         key=RunKey(job.job_id, requested_due_us(world.now_us)), trigger=Trigger.MANUAL
     )
-    assert await world.history.request(world.other, [requested]) == {requested.key}
+    with pytest.raises(JobNotFound):
+        await world.history.request(world.other, [requested])
+
+
+def backfill(world: World, job: Job, holes: range, request_id: UUID | None) -> list[RequestedRun]:
+    """Holes of some minutes, all asked for at one moment."""
+    return [
+        RequestedRun(
+            key=RunKey(job.job_id, requested_due_us(world.now_us, index)),
+            trigger=Trigger.BACKFILL,
+            backfill_of_us=world.now_us - hole * MINUTE_US,
+            request_id=request_id,
+        )
+        for index, hole in enumerate(holes)
+    ]
+
+
+@pytest.mark.parametrize("is_keyed", [True, False])
+async def test_requests_of_one_moment_lose_no_run_to_each_other(
+    world: World, is_keyed: bool
+) -> None:
+    job = await world.register(world.now_us)
+    ranges = [range(1, 40), range(100, 160), range(200, 210)]
+    asked = [backfill(world, job, holes, uuid4() if is_keyed else None) for holes in ranges]
+    made = await asyncio.gather(*(world.history.request(world.caller, each) for each in asked))
+    assert [len(keys) for keys in made] == [len(holes) for holes in ranges]
+    assert len({key for keys in made for key in keys}) == sum(map(len, ranges))
+    for holes, keys in zip(ranges, made, strict=True):
+        runs = [(await world.history.get_run(world.caller, key))[0] for key in keys]
+        assert [run.backfill_of_us for run in runs] == [
+            world.now_us - hole * MINUTE_US for hole in holes
+        ]
+        assert all(key.due_us % 1_000 for key in keys)
+    if is_keyed:  # each finds its own again, wherever they were moved to
+        assert [await world.history.request(world.caller, each) for each in asked] == made
+    assert len(await world.history.list_runs(world.caller, job.job_id, 999)) == 109
+
+
+async def test_two_triggers_of_one_microsecond_are_two_runs(world: World) -> None:
+    job = await world.register(world.now_us)
+    key = RunKey(job.job_id, requested_due_us(world.now_us))
+    keyed = [
+        RequestedRun(key=key, trigger=Trigger.MANUAL, request_id=request_id)
+        for request_id in (uuid4(), uuid4(), None)
+    ]
+    made = [await world.history.request(world.caller, [each]) for each in keyed]
+    assert [keys[0].due_us - key.due_us for keys in made] == [0, 1, 2]
+    assert await world.history.request(world.caller, [keyed[1]]) == made[1]
 
 
 async def test_cancelling_says_whether_it_was_in_time(world: World) -> None:

@@ -7,6 +7,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 from tests.contract.conftest import ALL, MINUTE_US, World
 
+from wheelsched.core.misfire import Skip
 from wheelsched.core.model import JobState, RunKey, RunState, SkipReason, Trigger
 from wheelsched.errors import JobChanged, JobNameTaken, JobNotFound, JobNotPausable, TenantNotFound
 from wheelsched.ports import Caller, ClaimedRetry, JobFilter, Registration, RequestedRun
@@ -369,3 +370,62 @@ async def test_nothing_is_nobodys_and_jobs_are_somebodys(world: World) -> None:
     assert await world.jobs.register(nobody, []) == set()
     with pytest.raises(TenantNotFound):
         await world.jobs.register(nobody, [Registration(world.job(), world.now_us)])
+
+
+async def test_a_job_that_was_edited_is_not_resumed_by_its_old_schedule(world: World) -> None:
+    job = await world.register(world.now_us)
+    paused = (await world.jobs.pause(world.caller, job.job_id)).job
+    edited = replace(paused, version=paused.version + 1, priority=3)
+    await world.jobs.edit(world.caller, edited, world.now_us + MINUTE_US, is_rescheduled=True)
+    with pytest.raises(JobChanged):
+        await world.jobs.resume(world.caller, job.job_id, world.now_us, paused.version)
+    assert await world.due(job) is None
+    for _ in range(2):  # the second finds its work done
+        await world.jobs.resume(world.caller, job.job_id, world.now_us + 5_000, edited.version)
+    assert await world.due(job) == world.now_us + 5_000
+
+
+async def test_what_a_job_was_paused_over_is_in_its_history(world: World) -> None:
+    job = await world.register(world.now_us)
+    paused = (await world.jobs.pause(world.caller, job.job_id)).job
+    skip = Skip(
+        reason=SkipReason.PAUSED,
+        count=3,
+        first_us=world.now_us - 3 * MINUTE_US,
+        last_us=world.now_us - MINUTE_US,
+    )
+    for _ in range(2):  # the second finds its work done
+        await world.jobs.resume(world.caller, job.job_id, world.now_us, paused.version, skip)
+    (run,) = await world.history.list_runs(world.caller, job.job_id, 9)
+    assert (run.due_us, run.missed_since_us, run.missed_count) == (skip.last_us, skip.first_us, 3)
+    assert (run.state, run.skip_reason) == (RunState.SKIPPED, SkipReason.PAUSED)
+    assert run.finished_at_us is not None
+    assert await world.due(job) == world.now_us
+
+
+async def test_a_day_that_was_long_ago_is_skipped_too(world: World) -> None:
+    job = await world.register(world.now_us)
+    paused = (await world.jobs.pause(world.caller, job.job_id)).job
+    long_ago_us = world.now_us - 400 * 24 * 60 * MINUTE_US
+    skip = Skip(reason=SkipReason.PAUSED, count=1, first_us=long_ago_us, last_us=long_ago_us)
+    await world.jobs.resume(world.caller, job.job_id, None, paused.version, skip)
+    assert [run.due_us for run in await world.history.list_runs(world.caller, job.job_id, 9)] == [
+        long_ago_us
+    ]
+    assert await world.job_state(job) is JobState.FINISHED
+
+
+async def test_a_row_that_a_pause_withdrew_comes_to_stand_for_others(world: World) -> None:
+    due_us = world.now_us + MINUTE_US
+    job = await world.register(due_us)
+    lease = await world.own_all()
+    key, _ = await world.arm(lease, job, due_us)
+    paused = (await world.jobs.pause(world.caller, job.job_id)).job
+    skip = Skip(reason=SkipReason.PAUSED, count=2, first_us=due_us - MINUTE_US, last_us=due_us)
+    await world.jobs.resume(world.caller, job.job_id, due_us + MINUTE_US, paused.version, skip)
+    run, _ = await world.history.get_run(world.caller, key)
+    assert (run.state, run.missed_count, run.missed_since_us) == (
+        RunState.SKIPPED,
+        2,
+        due_us - MINUTE_US,
+    )

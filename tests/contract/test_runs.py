@@ -308,4 +308,4 @@ async def test_nothing_needs_no_lease(world: World) -> None:
     assert await world.runs.settle([]) == set()
     assert await world.runs.recheck([]) == []
     assert await world.history.retry(world.caller, []) == set()
-    assert await world.history.request(world.caller, []) == set()
+    assert await world.history.request(world.caller, []) == []

@@ -7,7 +7,13 @@ import pytest
 from msgspec.structs import replace
 from tests.contract.conftest import ALL, World
 
-from wheelsched.errors import QuotaExceeded, TenantNameTaken, TenantNotFound, TokenNotFound
+from wheelsched.errors import (
+    QuotaExceeded,
+    TenantChanged,
+    TenantNameTaken,
+    TenantNotFound,
+    TokenNotFound,
+)
 from wheelsched.ports import Caller, JobFilter, Registration, Token
 
 
@@ -105,10 +111,15 @@ async def limit(world: World, job_quota: int) -> None:
 async def test_a_quota_is_all_or_nothing(world: World) -> None:
     await limit(world, 3)
     jobs = [Registration(world.job(f"job {n}"), world.now_us) for n in range(4)]
-    with pytest.raises(QuotaExceeded):
+    with pytest.raises(QuotaExceeded) as raised:
         await world.jobs.register(world.caller, jobs)
+    assert (raised.value.room, len(raised.value.new)) == (3, 4)
     assert await world.jobs.list_jobs(world.caller, JobFilter(), 9) == []
     assert await world.jobs.register(world.caller, jobs[:3]) == set()
+    more = [Registration(world.job(f"more {n}"), world.now_us) for n in range(2)]
+    with pytest.raises(QuotaExceeded) as raised:  # what is there, or has a taken name, is not new
+        await world.jobs.register(world.caller, [*jobs[:3], *more])
+    assert (raised.value.room, raised.value.new) == (0, {each.job.job_id for each in more})
     with pytest.raises(QuotaExceeded):
         await world.jobs.register(world.caller, jobs[3:])
     assert await world.jobs.register(world.other, [Registration(world.job(), None)]) == set()
@@ -161,3 +172,14 @@ async def test_nobody_registers_for_a_tenant_that_does_not_exist(world: World) -
     stranger = Caller(uuid4(), "stranger")
     with pytest.raises(TenantNotFound):
         await world.jobs.register(stranger, [Registration(world.job(), world.now_us)])
+
+
+async def test_a_tenant_is_changed_from_what_it_was_read_as(world: World) -> None:
+    before = world.tenant("new", secrets=("whsec_a",))
+    await world.tenants.create("operator", before)
+    changed = replace(before, weight=5)
+    await world.tenants.edit("operator", changed, before)
+    await world.tenants.edit("operator", changed, before)  # sent again
+    with pytest.raises(TenantChanged):
+        await world.tenants.edit("operator", replace(before, job_quota=1), before)
+    assert await world.tenants.read([before.tenant_id]) == [changed]

@@ -24,6 +24,7 @@ from wheelsched.api.service import Service
 from wheelsched.api.shards import Shards
 from wheelsched.api.surroundings import Surroundings
 from wheelsched.api.tenants import Tenants
+from wheelsched.api.tokens import Tokens
 from wheelsched.config import ApiConfig
 from wheelsched.ports import Stores
 
@@ -60,5 +61,6 @@ def all_operations(
             Dead(history).operations(),
             Shards(stores.leases, surroundings).operations(),
             Tenants(stores.tenants, surroundings).operations(),
+            Tokens(stores.tenants).operations(),
         )
     )

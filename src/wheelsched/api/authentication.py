@@ -27,6 +27,7 @@ from wheelsched.wire.tenant import Scope
 
 TOKEN_PREFIX: Final = "wst_"  # noqa: S105 - what tokens begin with, so that scanners find them
 TOKEN_BYTES: Final = 32
+PASSED_ON: Final = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via")
 LOOPBACK_ACTOR: Final = "loopback"
 _MAX_TOKEN: Final = 256
 _MANY: Final = 10_000
@@ -119,8 +120,10 @@ def check_neighbour(request: web.BaseRequest) -> None:
     """Refuse what comes from another machine, or from a page that a browser shows.
 
     A page may lead its own name to this machine, or post a form to it: the names of both differ
-    from the ones that a program uses.
+    from the ones that a program uses. What a proxy passes on is not of this machine either.
     """
+    if any(name in request.headers for name in PASSED_ON):
+        raise OriginForeign
     origin = request.headers.get(hdrs.ORIGIN)
     try:
         host = urlsplit(f"//{request.host}").hostname

@@ -43,6 +43,8 @@ _ARRAY: Final = msgspec.json.Decoder(list[Raw])
 
 Judged = Registration | InvalidField | InvalidDocument
 
+_NO_ROOM: Final = "the tenant has as many jobs as its quota allows: there is no room for this one"
+
 
 class Bulk:
     """`POST /jobs/bulk`."""
@@ -112,20 +114,34 @@ class Bulk:
     async def _write(self, part: list[Judged], caller: Caller) -> list[BulkItem]:
         """Register what was accepted of a part, and answer all of it."""
         accepted = [judged for judged in part if isinstance(judged, Registration)]
-        refused: set[UUID] = set()
-        refusal: JobNameTaken | QuotaExceeded = JobNameTaken()
-        try:
-            refused = await self._jobs.register(caller, accepted)
-        except QuotaExceeded as error:
-            refused, refusal = {registration.job.job_id for registration in accepted}, error
+        refusals = await self._register(accepted, caller)
         return [
             BulkItem(problem=problem_of(judged))
             if not isinstance(judged, Registration)
-            else BulkItem(problem=problem_of(refusal))
-            if judged.job.job_id in refused
+            else BulkItem(problem=problem_of(refusals[judged.job.job_id]))
+            if judged.job.job_id in refusals
             else BulkItem(job_id=judged.job.job_id)
             for judged in part
         ]
+
+    async def _register(
+        self, wanted: list[Registration], caller: Caller
+    ) -> dict[UUID, JobNameTaken | QuotaExceeded]:
+        """Register as many as there is room for, the first ones, and give the others."""
+        refusals: dict[UUID, JobNameTaken | QuotaExceeded] = {}
+        while wanted:
+            try:
+                taken = await self._jobs.register(caller, wanted)
+            except QuotaExceeded as error:
+                new = [each.job.job_id for each in wanted if each.job.job_id in error.new]
+                beyond = set(new[max(error.room, 0) :] or new)
+                if not beyond:
+                    raise
+                refusals |= dict.fromkeys(beyond, QuotaExceeded(_NO_ROOM))
+                wanted = [each for each in wanted if each.job.job_id not in beyond]
+            else:
+                return refusals | dict.fromkeys(taken, JobNameTaken())
+        return refusals
 
 
 def _elements(body: bytes) -> list[bytes]:

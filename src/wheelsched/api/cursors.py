@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from wheelsched.core.spec import END_US
 from wheelsched.errors import InvalidCursor
 
 MAX_CURSOR: Final = 4_096
@@ -44,10 +45,29 @@ class Cursors:
         mark, written = decoded[:_MARK_BYTES], decoded[_MARK_BYTES:]
         if mark != self._mark(written):
             raise _invalid()
-        return msgspec.json.decode(written, type=position)
+        try:
+            decoded_position = msgspec.json.decode(written, type=position)
+        except msgspec.DecodeError:
+            raise _invalid() from None
+        if not _is_possible(decoded_position):
+            raise _invalid()
+        return decoded_position
 
     def _mark(self, written: bytes) -> bytes:
         return blake2b(self._key + written, digest_size=_MARK_BYTES).digest()
+
+
+def _is_possible(position: object) -> bool:
+    """Whether a list can end there: the mark alone does not say that we wrote it."""
+    match position:
+        case str():
+            return "\x00" not in position
+        case int():
+            return 0 <= position < END_US
+        case tuple():
+            return all(map(_is_possible, position))
+        case _:
+            return True
 
 
 def _invalid() -> InvalidCursor:

@@ -12,6 +12,7 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from wheelsched.api.connections import note_head
 from wheelsched.api.operation import PREFIX, Operation
 from wheelsched.api.problems import response_of
 from wheelsched.api.surroundings import Surroundings
@@ -32,6 +33,7 @@ def envelope(surroundings: Surroundings, operations: Sequence[Operation]) -> Mid
 
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        note_head(request)
         begun_ns = surroundings.clock.now_ns()
         request_id = _request_id(request, surroundings)
         vitals.in_flight += 1
@@ -49,6 +51,8 @@ def envelope(surroundings: Surroundings, operations: Sequence[Operation]) -> Mid
                 took_us=took_us,
             )
         vitals.observe(_operation(request, names), response.status, took_us)
+        if not request.content.is_eof():
+            response.force_close()  # nobody wants the rest of a body that was refused
         response.headers.update(ALWAYS)
         response.headers[REQUEST_ID] = request_id
         return response

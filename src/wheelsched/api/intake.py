@@ -160,8 +160,8 @@ class Intake:
         if spec is None:
             spec = note(self._read_spec, document, frame)
         else:
-            spec = note(_with_jitter, spec, document.jitter or NO_JITTER)
-        idempotency_key = document.idempotency_key or DEFAULT_IDEMPOTENCY_KEY
+            spec = note(_with_jitter, spec, _given(document.jitter, NO_JITTER))
+        idempotency_key = _given(document.idempotency_key, DEFAULT_IDEMPOTENCY_KEY)
         note(_check_key, idempotency_key, spec)
         problems.raise_all()
         policies = frame.policies
@@ -200,10 +200,10 @@ class Intake:
         dst = document.dst or _PLAIN_DST
         return parse(
             msgspec.json.decode(document.schedule),
-            timezone=document.timezone or "UTC",
+            timezone=_given(document.timezone, "UTC"),
             dst_gap=dst.gap or "shift",
             dst_overlap=dst.overlap or "first",
-            jitter=document.jitter or NO_JITTER,
+            jitter=_given(document.jitter, NO_JITTER),
             now_us=self._now_us,
             grace_us=(Policies() if frame is None else frame.policies).misfire.grace_us,
         )
@@ -283,10 +283,15 @@ def _is_same_schedule(job: Job, document: JobDocument) -> bool:
     dst = document.dst or _PLAIN_DST
     return (
         msgspec.json.decode(job.schedule) == msgspec.json.decode(document.schedule)
-        and job.spec.timezone == (document.timezone or "UTC")
+        and job.spec.timezone == _given(document.timezone, "UTC")
         and job.spec.dst_gap == (dst.gap or "shift")
         and job.spec.dst_overlap == (dst.overlap or "first")
     )
+
+
+def _given(written: str | None, default: str) -> str:
+    """What was written, even when it is nothing: only what is left out has a default."""
+    return default if written is None else written
 
 
 def _check_key(template: str, spec: Spec | None) -> None:

@@ -3,18 +3,25 @@
 Invariant: nothing here moves or uses up a due time of the schedule.
 """
 
+from typing import Any, Final
+from uuid import UUID
+
 from wheelsched.api.answers import schedule_of
-from wheelsched.api.jobs import acknowledged_answer
+from wheelsched.api.jobs import EDIT_ATTEMPTS, acknowledged_answer
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.core import request
-from wheelsched.core.model import Run, RunKey, format_run_id
-from wheelsched.errors import InvalidField, RunKeyTaken
+from wheelsched.core.misfire import Skip
+from wheelsched.core.model import Job, Run, Trigger, format_run_id
+from wheelsched.core.pause import paused_over
+from wheelsched.errors import JobChanged
 from wheelsched.ports import Caller, HistoryStore, JobStore, RequestedRun
 from wheelsched.wire.instant import read_us
 from wheelsched.wire.job import JobAnswer
 from wheelsched.wire.jobs import ResumeFrom, ResumeRequest
 from wheelsched.wire.run import BackfillRequest, RequestedAnswer
 from wheelsched.wire.tenant import Scope
+
+LOOKED_AT: Final = 1_000  # runs since a pause began: those that it met armed come first
 
 
 class JobVerbs:
@@ -70,44 +77,60 @@ class JobVerbs:
         return acknowledged_answer(acknowledged, call.now_us)
 
     async def resume(self, call: Call[NoQuery, ResumeRequest]) -> Answer:
-        job = await self._jobs.get(call.caller, call.job_id)
-        since_us = call.now_us
-        if call.body.start is ResumeFrom.PAUSED_AT and job.paused_at_us is not None:
-            since_us = job.paused_at_us
-        due_us = schedule_of(job).next_after(since_us)
-        acknowledged = await self._jobs.resume(call.caller, call.job_id, due_us)
-        return acknowledged_answer(acknowledged, call.now_us)
+        for _ in range(EDIT_ATTEMPTS):
+            job = await self._jobs.get(call.caller, call.job_id)
+            since_us = call.now_us
+            if call.body.start is ResumeFrom.PAUSED_AT and job.paused_at_us is not None:
+                since_us = job.paused_at_us
+            due_us = schedule_of(job).next_after(since_us)
+            skip = await self._paused_over(call.caller, job, since_us)
+            try:
+                acknowledged = await self._jobs.resume(
+                    call.caller, call.job_id, due_us, job.version, skip
+                )
+            except JobChanged:  # in between, and perhaps its schedule
+                continue
+            return acknowledged_answer(acknowledged, call.now_us)
+        raise JobChanged
 
     async def trigger(self, call: Call[NoQuery, None]) -> Answer:
         job = await self._jobs.get(call.caller, call.job_id)
-        return await self._request(
-            call.caller, [request.trigger(job, call.now_us)], is_replay=call.seed is not None
-        )
+        return await self._request(call, [request.trigger(job, call.now_us)])
 
     async def backfill(self, call: Call[NoQuery, BackfillRequest]) -> Answer:
         job = await self._jobs.get(call.caller, call.job_id)
         schedule = schedule_of(job)
         since_us = read_us(call.body.since, pointer="/since")
         until_us = read_us(call.body.until, pointer="/until")
-        if not since_us < until_us:
-            raise InvalidField("a range goes from an earlier to a later time", pointer="/until")
         if call.body.preview:
-            count = request.count_backfill(schedule, since_us, until_us)
+            count = request.count_backfill(schedule, since_us, until_us, call.now_us)
             return Answer(body=RequestedAnswer(count=count, run_ids=[], preview=True))
         runs = request.backfill(job, schedule, since_us, until_us, call.now_us)
-        return await self._request(call.caller, runs, is_replay=call.seed is not None)
+        return await self._request(call, runs)
 
-    async def _request(self, caller: Caller, runs: list[Run], *, is_replay: bool) -> Answer:
+    async def _paused_over(self, caller: Caller, job: Job, since_us: int) -> Skip | None:
+        """What a paused job has missed, and has no row of its own in the history."""
+        if job.paused_at_us is None:
+            return None
+        # A schedule that was written during the pause has missed nothing before.
+        paused_at_us = max(job.paused_at_us, job.anchor_us)
+        runs = await self._history.list_runs_from(caller, job.job_id, LOOKED_AT, paused_at_us)
+        known_us = {run.due_us for run in runs if run.trigger is Trigger.SCHEDULE}
+        return paused_over(schedule_of(job), paused_at_us, since_us, known_us)
+
+    async def _request(self, call: Call[Any, Any], runs: list[Run]) -> Answer:
         """Put runs in line. Those of a request with a key may be there from an earlier sending."""
-        wanted = [_requested(run) for run in runs]
-        taken: set[RunKey] = set()
-        if wanted:
-            taken = await self._history.request(caller, wanted)
-        if taken and not is_replay:
-            raise RunKeyTaken
-        run_ids = [format_run_id(run.key) for run in runs]
+        request_id = None if call.seed is None else UUID(bytes=call.seed[:16])
+        wanted = [_requested(run, request_id) for run in runs]
+        keys = await self._history.request(call.caller, wanted)
+        run_ids = [format_run_id(key) for key in keys]
         return Answer(body=RequestedAnswer(count=len(run_ids), run_ids=run_ids), status=202)
 
 
-def _requested(run: Run) -> RequestedRun:
-    return RequestedRun(key=run.key, trigger=run.trigger, backfill_of_us=run.backfill_of_us)
+def _requested(run: Run, request_id: UUID | None) -> RequestedRun:
+    return RequestedRun(
+        key=run.key,
+        trigger=run.trigger,
+        backfill_of_us=run.backfill_of_us,
+        request_id=request_id,
+    )

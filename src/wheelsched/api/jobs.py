@@ -32,7 +32,7 @@ from wheelsched.wire.strict import check_json, read_strictly
 from wheelsched.wire.tenant import Scope
 
 DOCUMENT: Final = msgspec.json.Decoder(JobDocument)
-_EDIT_ATTEMPTS: Final = 5
+EDIT_ATTEMPTS: Final = 5
 
 
 class JobsQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,7 +133,7 @@ class Jobs:
     async def edit(self, call: Call[NoQuery, bytes]) -> Answer:
         if not isinstance(check_json(call.body), dict):
             raise WrongType("a merge patch is an object", pointer="")
-        for _ in range(_EDIT_ATTEMPTS):
+        for _ in range(EDIT_ATTEMPTS):
             before = await self._jobs.get(call.caller, call.job_id)
             check_version(before, call.if_match)
             edit = self._edited(before, call)
@@ -147,7 +147,7 @@ class Jobs:
         raise JobChanged
 
     async def delete(self, call: Call[NoQuery, None]) -> Answer:
-        for _ in range(_EDIT_ATTEMPTS):
+        for _ in range(EDIT_ATTEMPTS):
             version: int | None = None
             if call.if_match is not None:
                 before = await self._jobs.read(call.caller, call.job_id)

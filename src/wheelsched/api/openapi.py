@@ -20,6 +20,7 @@ _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
     "job_id": {"type": "string", "format": "uuid"},
     "run_id": {"type": "string", "pattern": "^[0-9a-f]{32}-[0-9]{1,19}$"},
     "token_id": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+    "tenant_id": {"type": "string", "format": "uuid"},
 }
 _PROBES: Final = {
     "/healthz": "Is the process alive?",

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Final
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 from msgspec import Struct
 
 from wheelsched.api.operation import Operation
@@ -18,10 +18,12 @@ from wheelsched.config import ApiConfig
 from wheelsched.core.fields import escaped
 from wheelsched.errors import (
     BodyTooLarge,
+    ContentCompressed,
     ContentTypeUnknown,
     HeadersTooLarge,
     InvalidInstant,
     InvalidParameter,
+    RequestUnreadable,
 )
 from wheelsched.wire.instant import read_us
 from wheelsched.wire.strict import field_error, read_strictly
@@ -30,12 +32,14 @@ CHUNK_BYTES: Final = 64 << 10
 
 
 def check_headers(request: web.BaseRequest, config: ApiConfig) -> None:
-    """Refuse a head that is larger than the API reads."""
+    """Refuse a head that is larger than the API reads, or a body that is compressed."""
     size = sum(len(name) + len(value) for name, value in request.raw_headers)
     if size > config.max_header_bytes:
         raise HeadersTooLarge(
             f"the headers have {size:,} bytes; at most {config.max_header_bytes:,} are read"
         )
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+        raise ContentCompressed
 
 
 async def read_body(request: web.BaseRequest, operation: Operation, config: ApiConfig) -> bytes:
@@ -52,6 +56,8 @@ async def read_body(request: web.BaseRequest, operation: Operation, config: ApiC
                     raise _too_large(limit)
     except TimeoutError:
         raise web.HTTPRequestTimeout from None
+    except web.RequestPayloadError:
+        raise RequestUnreadable from None
     if body and operation.body is not None:
         _check_content_type(request, operation)
     return bytes(body)

@@ -9,7 +9,7 @@ from wheelsched.api.cursors import Cursors
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.api.pages import PageQuery, cut
 from wheelsched.api.surroundings import Surroundings
-from wheelsched.core.model import Run, RunKey, format_run_id
+from wheelsched.core.model import Run, RunKey, RunState, format_run_id
 from wheelsched.core.outcome import Failed, Outcome, Rejected, Succeeded, reported
 from wheelsched.core.policy import RetryPolicy
 from wheelsched.core.settlement import decide
@@ -126,6 +126,8 @@ class Runs:
     async def retry(self, call: Call[NoQuery, None]) -> Answer:
         if await self._history.retry(call.caller, [call.run_key]):
             run, _ = await self._history.get_run(call.caller, call.run_key)
+            if run.state in (RunState.DEAD, RunState.CANCELLED):
+                raise RunNotLive("the job of this run was deleted: it cannot be tried again")
             raise RunNotLive(f"a run that is {run.state} cannot be tried again")
         return await self._answer(call.caller, call.run_key, status=202)
 

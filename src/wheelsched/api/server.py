@@ -8,12 +8,10 @@ from typing import Final, Self
 
 from aiohttp import web
 
+from wheelsched.api.connections import Runner
 from wheelsched.closing import Closing
 from wheelsched.config import ApiConfig
 
-# More than the API reads, so that it can say itself what is too large.
-PARSED_HEADER_BYTES: Final = 64 << 10
-PARSED_LINE_BYTES: Final = 16 << 10
 BACKLOG: Final = 1_024
 
 
@@ -26,13 +24,7 @@ class ApiServer(Closing):
     @classmethod
     async def start(cls, app: web.Application, config: ApiConfig) -> Self:
         """Listen where the configuration says; port 0 is any that is free."""
-        runner = web.AppRunner(
-            app,
-            access_log=None,  # every answer has its line already, with its request id
-            shutdown_timeout=config.stop_timeout_ms / 1_000,
-            max_field_size=PARSED_HEADER_BYTES,
-            max_line_size=PARSED_LINE_BYTES,
-        )
+        runner = Runner(app, config)
         await runner.setup()
         try:
             await web.TCPSite(runner, config.host, config.port, backlog=BACKLOG).start()

@@ -79,4 +79,5 @@ class Service:
             path=request.match_info,
             content_type=request.content_type,
             if_match=request.headers.get(hdrs.IF_MATCH),
+            scopes=access.scopes,
         )

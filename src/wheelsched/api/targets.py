@@ -25,7 +25,7 @@ def judge_target(written: TargetDocument, rules: EgressRules) -> Target:
     problems.note(check_headers, written.headers or {})
     target = Target(
         url=written.url,
-        method=problems.note(_check_method, written.method or "POST"),
+        method=problems.note(_check_method, "POST" if written.method is None else written.method),
         headers=written.headers or {},
         batch=problems.note(_check_batch, 1 if written.batch is None else written.batch),
     )

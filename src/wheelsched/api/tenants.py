@@ -1,44 +1,38 @@
-"""Tenants and tokens: what an operator asks for.
+"""Tenants: what an operator asks for.
 
-Invariant: a secret leaves this process once, in the answer that made it; the store has the digest
-of a token and no more.
+Invariant: a secret leaves this process once, in the answer that made it. A tenant is changed from
+what it was read as, or not at all.
 """
 
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode
+from collections.abc import Callable
 from secrets import token_bytes
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from wheelsched.api.authentication import TOKEN_BYTES, TOKEN_PREFIX, digest_of
 from wheelsched.api.cursors import Cursors
 from wheelsched.api.identities import Identities
-from wheelsched.api.operation import Answer, Call, NoQuery, Operation
+from wheelsched.api.operation import JSON, MERGE_PATCH, Answer, Call, NoQuery, Operation
 from wheelsched.api.pages import PageQuery, cut
 from wheelsched.api.surroundings import Surroundings
 from wheelsched.core.labels import check_name
-from wheelsched.errors import TenantNotFound, TokenNotFound
-from wheelsched.ports import Tenant, TenantStore, Token
-from wheelsched.wire.instant import instant, instant_or_none
+from wheelsched.errors import TenantChanged, TenantNotFound
+from wheelsched.ports import Tenant, TenantStore
+from wheelsched.wire.instant import instant
 from wheelsched.wire.tenant import (
+    RotateRequest,
     Scope,
     TenantAnswer,
+    TenantChanges,
     TenantPage,
     TenantRequest,
-    TokenAnswer,
-    TokenPage,
-    TokenRequest,
 )
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what secrets begin with
 SECRET_BYTES: Final = 32
-
-
-class TokensQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose tokens; the caller's own by default."""
-
-    tenant_id: UUID | None = None
+_EDIT_ATTEMPTS: Final = 5
 
 
 class Tenants:
@@ -54,7 +48,7 @@ class Tenants:
                 method="POST",
                 path="/tenants",
                 summary="Create a tenant",
-                scope=Scope.ADMIN,
+                scope=Scope.OPERATOR,
                 handle=self.create,
                 body=TenantRequest,
                 answer=TenantAnswer,
@@ -64,37 +58,30 @@ class Tenants:
                 method="GET",
                 path="/tenants",
                 summary="List tenants by name",
-                scope=Scope.ADMIN,
+                scope=Scope.OPERATOR,
                 handle=self.list_tenants,
                 query=PageQuery,
                 answer=TenantPage,
             ),
             Operation(
+                method="PATCH",
+                path="/tenants/{tenant_id}",
+                summary="Change the name, the weight or the quotas of a tenant",
+                scope=Scope.OPERATOR,
+                handle=self.edit,
+                body=TenantChanges,
+                content_types=(MERGE_PATCH, JSON),
+                answer=TenantAnswer,
+            ),
+            Operation(
                 method="POST",
-                path="/tokens",
-                summary="Make a token",
-                scope=Scope.ADMIN,
-                handle=self.add_token,
-                body=TokenRequest,
-                answer=TokenAnswer,
-                status=201,
-            ),
-            Operation(
-                method="GET",
-                path="/tokens",
-                summary="List the tokens of a tenant, oldest first",
-                scope=Scope.ADMIN,
-                handle=self.list_tokens,
-                query=TokensQuery,
-                answer=TokenPage,
-            ),
-            Operation(
-                method="DELETE",
-                path="/tokens/{token_id}",
-                summary="Revoke a token",
-                scope=Scope.ADMIN,
-                handle=self.revoke_token,
-                answer=TokenAnswer,
+                path="/tenants/{tenant_id}/rotate-secret",
+                summary="Sign with a new secret beside the old one, or with the new one alone",
+                scope=Scope.OPERATOR,
+                handle=self.rotate_secret,
+                body=RotateRequest,
+                is_body_optional=True,
+                answer=TenantAnswer,
             ),
         )
 
@@ -106,13 +93,11 @@ class Tenants:
             weight=written.weight,
             job_quota=written.job_quota,
             requests_per_second=written.requests_per_second,
-            secrets=(SECRET_PREFIX + b64encode(token_bytes(SECRET_BYTES)).decode(),),
+            secrets=(_new_secret(),),
             created_at_us=call.now_us,
         )
         await self._tenants.create(call.caller.actor, tenant)
-        shown = tenant_answer(tenant)
-        with_secret = replace(shown, secret=tenant.secrets[0])
-        return Answer(body=with_secret, kept_body=shown, status=201)
+        return _with_secret(tenant, status=201)
 
     async def list_tenants(self, call: Call[PageQuery, None]) -> Answer:
         cursors = Cursors(call.caller.tenant_id, "tenants")
@@ -126,44 +111,45 @@ class Tenants:
             )
         )
 
-    async def add_token(self, call: Call[NoQuery, TokenRequest]) -> Answer:
-        written = call.body
-        text = TOKEN_PREFIX + urlsafe_b64encode(token_bytes(TOKEN_BYTES)).decode().rstrip("=")
-        token = Token(
-            digest=digest_of(text),
-            tenant_id=written.tenant_id or call.caller.tenant_id,
-            name=check_name(written.name),
-            scopes=tuple(scope.value for scope in sorted(set(written.scopes))),
-            created_at_us=call.now_us,
-        )
-        await self._tenants.add_token(call.caller.actor, token)
-        shown = token_answer(token)
-        return Answer(body=replace(shown, token=text), kept_body=shown, status=201)
+    async def edit(self, call: Call[NoQuery, TenantChanges]) -> Answer:
+        changes = {name: value for name, value in asdict(call.body).items() if value is not None}
+        if "name" in changes:
+            check_name(changes["name"])
+        tenant = await self._change(call, lambda before: replace(before, **changes))
+        return Answer(body=tenant_answer(tenant))
 
-    async def list_tokens(self, call: Call[TokensQuery, None]) -> Answer:
-        query = call.query
-        tenant_id = query.tenant_id or call.caller.tenant_id
-        if not await self._tenants.read([tenant_id]):
-            raise TenantNotFound
-        cursors = Cursors(tenant_id, "tokens")
-        begin = 0 if query.cursor is None else cursors.read(query.cursor, int)
-        # Tokens are never removed, so that a count of them is a place in their list.
-        found = (await self._tenants.list_tokens(tenant_id))[begin : begin + query.limit + 1]
-        page, last = cut(found, query.limit)
-        return Answer(
-            body=TokenPage(
-                items=[token_answer(token) for token in page],
-                next_cursor=None if last is None else cursors.write(begin + len(page)),
+    async def rotate_secret(self, call: Call[NoQuery, RotateRequest]) -> Answer:
+        """Give a tenant a secret beside the one that it had, or take the old one away.
+
+        Until that is done the old one stays: a new one that got lost is replaced by another.
+        """
+        if call.body.finish:
+            tenant = await self._change(
+                call, lambda before: replace(before, secrets=before.secrets[:1])
             )
+            return Answer(body=tenant_answer(tenant))
+        secret = _new_secret()
+        tenant = await self._change(
+            call, lambda before: replace(before, secrets=(secret, *before.secrets[-1:]))
         )
+        return _with_secret(tenant)
 
-    async def revoke_token(self, call: Call[NoQuery, None]) -> Answer:
+    async def _change(self, call: Call[NoQuery, Any], change: Callable[[Tenant], Tenant]) -> Tenant:
         try:
-            digest = bytes.fromhex(call.path["token_id"])
+            tenant_id = UUID(call.path["tenant_id"])
         except ValueError:
-            raise TokenNotFound from None
-        token = await self._tenants.revoke_token(call.caller.actor, digest)
-        return Answer(body=token_answer(token))
+            raise TenantNotFound from None
+        for _ in range(_EDIT_ATTEMPTS):
+            found = await self._tenants.read([tenant_id])
+            if not found:
+                raise TenantNotFound
+            tenant = change(found[0])
+            try:
+                await self._tenants.edit(call.caller.actor, tenant, found[0])
+            except TenantChanged:  # in between
+                continue
+            return tenant
+        raise TenantChanged
 
 
 def tenant_answer(tenant: Tenant) -> TenantAnswer:
@@ -175,16 +161,14 @@ def tenant_answer(tenant: Tenant) -> TenantAnswer:
         job_quota=tenant.job_quota,
         requests_per_second=tenant.requests_per_second,
         created_at=instant(tenant.created_at_us),
+        secret_count=len(tenant.secrets),
     )
 
 
-def token_answer(token: Token) -> TokenAnswer:
-    """A token without its text, which nobody knows any more."""
-    return TokenAnswer(
-        token_id=token.digest.hex(),
-        tenant_id=token.tenant_id,
-        name=token.name,
-        scopes=token.scopes,
-        created_at=instant(token.created_at_us),
-        revoked_at=instant_or_none(token.revoked_at_us),
-    )
+def _with_secret(tenant: Tenant, status: int = 200) -> Answer:
+    shown = tenant_answer(tenant)
+    return Answer(body=replace(shown, secret=tenant.secrets[0]), kept_body=shown, status=status)
+
+
+def _new_secret() -> str:
+    return SECRET_PREFIX + b64encode(token_bytes(SECRET_BYTES)).decode()

@@ -18,6 +18,7 @@ from wheelsched.cli.output import Output, cell, show
 from wheelsched.client import ClientConfig, SyncClient
 from wheelsched.daemon.checkup import Finding, Verdict, check_database
 from wheelsched.errors import ApiError
+from wheelsched.wire.shard import ShardsAnswer
 
 QUICK = ClientConfig(max_attempts=1, timeout_ms=5_000)
 LITTLE_BYTES = 5 << 30
@@ -57,14 +58,31 @@ def _check_api(url: str, token: str | None) -> Finding:
             detail=f"{url}: {error}",
             advice="start one with `wheelsched up` or `wheelsched api`; check --url and --token",
         )
-    if not shards.items:
+    return judge_shards(url, shards)
+
+
+def judge_shards(url: str, shards: ShardsAnswer) -> Finding:
+    """What the API at an address says of the shards."""
+    living = [shard for shard in shards.items if not shard.is_expired]
+    if not living:
+        gone = f"; {len(shards.items)} leases have expired" if shards.items else ""
         return Finding(
             subject="API",
             verdict=Verdict.BAD,
-            detail=f"{url} answers, and there is no shard",
+            detail=f"{url} answers, and there is no living shard{gone}",
             advice="start one with `wheelsched shard --database-url …`: without it nothing fires",
         )
-    return Finding(subject="API", detail=f"{url} answers, {len(shards.items)} shards")
+    detail = f"{url} answers, {len(living)} shards"
+    expired = len(shards.items) - len(living)
+    if expired or shards.free_partitions:
+        return Finding(
+            subject="API",
+            verdict=Verdict.POOR,
+            detail=f"{detail}, {expired} leases have expired, "
+            f"{len(shards.free_partitions)} partitions are nobody's",
+            advice="ask again in ten seconds; if it stays so, look into the logs of the shards",
+        )
+    return Finding(subject="API", detail=detail)
 
 
 def _check_disk(directory: Path) -> Finding:

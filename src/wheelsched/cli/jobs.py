@@ -116,7 +116,8 @@ def update(
 @asks_api
 def delete(client: SyncClient, job: JobArgument) -> Output:
     """Delete a job. Its history stays for its retention."""
-    return _changed(client.delete_job(find(client, job).job_id), "deleted")
+    found = find(client, job)
+    return _changed(client.delete_job(found.job_id) or found, "deleted")
 
 
 @app.command("pause")

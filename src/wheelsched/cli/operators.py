@@ -22,7 +22,9 @@ from wheelsched.client import SyncClient
 from wheelsched.daemon.database import Operator, open_operator
 from wheelsched.wire.tenant import (
     GrantAnswer,
+    RotateRequest,
     TenantAnswer,
+    TenantChanges,
     TenantRequest,
     TokenAnswer,
     TokenRequest,
@@ -36,6 +38,8 @@ class Operators(Protocol):
 
     def create_tenant(self, request: TenantRequest) -> TenantAnswer: ...
     def list_tenants(self) -> Iterator[TenantAnswer]: ...
+    def update_tenant(self, tenant_id: UUID, changes: TenantChanges) -> TenantAnswer: ...
+    def rotate_secret(self, tenant_id: UUID, request: RotateRequest) -> TenantAnswer: ...
     def create_token(self, request: TokenRequest) -> TokenAnswer: ...
     def list_tokens(self, tenant_id: UUID | None = None) -> Iterator[TokenAnswer]: ...
     def revoke_token(self, token_id: str) -> TokenAnswer: ...
@@ -52,6 +56,12 @@ class DatabaseOperators:
 
     def list_tenants(self) -> Iterator[TenantAnswer]:
         return iter(self._ask(lambda operator: operator.list_tenants()))
+
+    def update_tenant(self, tenant_id: UUID, changes: TenantChanges) -> TenantAnswer:
+        return self._ask(lambda operator: operator.update_tenant(tenant_id, changes))
+
+    def rotate_secret(self, tenant_id: UUID, request: RotateRequest) -> TenantAnswer:
+        return self._ask(lambda operator: operator.rotate_secret(tenant_id, request))
 
     def create_token(self, request: TokenRequest) -> TokenAnswer:
         return self._ask(lambda operator: operator.create_token(request))

@@ -13,7 +13,14 @@ from wheelsched.cli.operators import DatabaseOperators, Operators, asks_operator
 from wheelsched.cli.output import Output, record, rows, sentence
 from wheelsched.cli.serving import RequiredDatabaseOption
 from wheelsched.errors import TenantNotFound
-from wheelsched.wire.tenant import GrantAnswer, Scope, TenantRequest, TokenRequest
+from wheelsched.wire.tenant import (
+    GrantAnswer,
+    RotateRequest,
+    Scope,
+    TenantChanges,
+    TenantRequest,
+    TokenRequest,
+)
 
 tenant_app = group("Who has jobs.")
 token_app = group("Who may ask the API for what.")
@@ -103,13 +110,60 @@ def list_grants(database_url: RequiredDatabaseOption) -> Output:
     )
 
 
+@tenant_app.command("update")
+@asks_operators
+def update_tenant(
+    operators: Operators,
+    tenant: TenantArgument,
+    name: Annotated[str | None, typer.Option(help="Another name.")] = None,
+    weight: Annotated[
+        int | None, typer.Option(min=1, help="Its share of what is dispatched.")
+    ] = None,
+    job_quota: Annotated[int | None, typer.Option(min=0, help="How many jobs it may have.")] = None,
+    requests_per_second: Annotated[
+        int | None, typer.Option("--requests-per-second", "--rate", min=1, help="Of the API.")
+    ] = None,
+) -> Output:
+    """Change a tenant. Shards and API processes know of it within a minute."""
+    changes = TenantChanges(
+        name=name, weight=weight, job_quota=job_quota, requests_per_second=requests_per_second
+    )
+    changed = operators.update_tenant(_find_named(operators, tenant), changes)
+    return record(
+        changed,
+        {
+            "id": changed.tenant_id,
+            "name": changed.name,
+            "weight": changed.weight,
+            "job quota": changed.job_quota,
+            "requests/s": changed.requests_per_second,
+        },
+    )
+
+
+@tenant_app.command("rotate-secret")
+@asks_operators
+def rotate_secret(
+    operators: Operators,
+    tenant: TenantArgument,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="Sign with the newest secret alone from now on.")
+    ] = False,
+) -> Output:
+    """Make a new secret, shown once. Callbacks are signed with it and with the one before it."""
+    rotated = operators.rotate_secret(_find_named(operators, tenant), RotateRequest(finish=finish))
+    if finish:
+        return sentence(rotated, f"{rotated.name} has one secret")
+    return record(rotated, {"id": rotated.tenant_id, "secret": rotated.secret})
+
+
 @token_app.command("create")
 @asks_operators
 def create_token(
     operators: Operators,
     name: Annotated[str, typer.Argument(help="What it is for.")],
     tenant: TenantOption = None,
-    scope: Annotated[list[Scope] | None, typer.Option(help="read, write, admin.")] = None,
+    scope: Annotated[list[Scope] | None, typer.Option(help="read, write, admin, operator.")] = None,
 ) -> Output:
     """Make a token. It is shown once."""
     token = operators.create_token(

@@ -42,6 +42,7 @@ class Call(Struct, Generic[Answer], frozen=True, kw_only=True):
     content_type: str = JSON
     if_match: str | None = None
     repeat: Repeat = Repeat.ITSELF
+    is_removal: bool = False  # and so done, when it is sent again and finds nothing
 
     @property
     def is_repeatable(self) -> bool:

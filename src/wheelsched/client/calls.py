@@ -38,7 +38,9 @@ from wheelsched.wire.run import (
 from wheelsched.wire.schedule import ExplainAnswer, NextAnswer, PreviewAnswer
 from wheelsched.wire.shard import ShardsAnswer
 from wheelsched.wire.tenant import (
+    RotateRequest,
     TenantAnswer,
+    TenantChanges,
     TenantPage,
     TenantRequest,
     TokenAnswer,
@@ -107,12 +109,13 @@ def update_job(job_id: UUID, changes: JobChanges, version: int | None) -> Call[J
     )
 
 
-def delete_job(job_id: UUID, version: int | None) -> Call[JobAnswer]:
+def delete_job(job_id: UUID, version: int | None) -> Call[JobAnswer | None]:
     return Call(
         method="DELETE",
         path=f"/jobs/{segment(job_id)}",
-        answer=JobAnswer,
+        answer=JobAnswer | None,  # type: ignore[arg-type] # a union is read as a type is
         if_match=_etag(version),
+        is_removal=True,
     )
 
 
@@ -194,6 +197,20 @@ def list_shards() -> Call[ShardsAnswer]:
 
 def create_tenant(request: TenantRequest) -> Call[TenantAnswer]:
     return post("/tenants", TenantAnswer, request)
+
+
+def update_tenant(tenant_id: UUID, changes: TenantChanges) -> Call[TenantAnswer]:
+    return Call(
+        method="PATCH",
+        path=f"/tenants/{segment(tenant_id)}",
+        answer=TenantAnswer,
+        body=msgspec.json.encode(changes),
+        content_type=MERGE_PATCH,
+    )
+
+
+def rotate_secret(tenant_id: UUID, request: RotateRequest) -> Call[TenantAnswer]:
+    return post(f"/tenants/{segment(tenant_id)}/rotate-secret", TenantAnswer, request)
 
 
 def list_tenants(cursor: str | None) -> Call[TenantPage]:

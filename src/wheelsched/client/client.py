@@ -18,13 +18,21 @@ from wheelsched.client.transport import Transport
 from wheelsched.closing import Closing
 from wheelsched.config import ClientConfig
 from wheelsched.core.model import JobState
+from wheelsched.errors import SecretLost
 from wheelsched.ports import Clock
 from wheelsched.wire.job import JobAnswer
 from wheelsched.wire.jobs import BulkAnswer, ResumeFrom
 from wheelsched.wire.run import CancelAnswer, RedriveRequest, RequestedAnswer, RunAnswer
 from wheelsched.wire.schedule import ExplainAnswer, NextAnswer, PreviewAnswer
 from wheelsched.wire.shard import ShardsAnswer
-from wheelsched.wire.tenant import TenantAnswer, TenantRequest, TokenAnswer, TokenRequest
+from wheelsched.wire.tenant import (
+    RotateRequest,
+    TenantAnswer,
+    TenantChanges,
+    TenantRequest,
+    TokenAnswer,
+    TokenRequest,
+)
 
 DEFAULT_URL: Final = "http://127.0.0.1:8420"
 CHUNK: Final = 2_000
@@ -105,8 +113,8 @@ class Client(Closing):
         """Changes a job; with `version`, only that one, or `EditedMeanwhile`."""
         return await self._transport.send(calls.update_job(job_id, changes, version))
 
-    async def delete_job(self, job_id: UUID, *, version: int | None = None) -> JobAnswer:
-        """Deletes a job, and gives it as it was."""
+    async def delete_job(self, job_id: UUID, *, version: int | None = None) -> JobAnswer | None:
+        """Deletes a job, and gives it as it was; None where that answer was lost."""
         return await self._transport.send(calls.delete_job(job_id, version))
 
     async def pause_job(self, job_id: UUID) -> JobAnswer:
@@ -192,7 +200,30 @@ class Client(Closing):
 
     async def create_tenant(self, request: TenantRequest) -> TenantAnswer:
         """Makes a tenant; its secret is in this answer only."""
-        return await self._transport.send(calls.create_tenant(request))
+        made = await self._transport.send(calls.create_tenant(request))
+        if made.secret is None:
+            raise SecretLost(
+                f"the tenant {made.tenant_id} was made, but the answer with its secret was lost: "
+                "make another secret for it with `wheelsched tenant rotate-secret`"
+            )
+        return made
+
+    async def update_tenant(self, tenant_id: UUID, changes: TenantChanges) -> TenantAnswer:
+        """Changes the name, the weight or the quotas of a tenant."""
+        return await self._transport.send(calls.update_tenant(tenant_id, changes))
+
+    async def rotate_secret(
+        self, tenant_id: UUID, request: RotateRequest | None = None
+    ) -> TenantAnswer:
+        """Makes a secret beside the one before it; its text is in this answer only."""
+        request = request or RotateRequest()
+        made = await self._transport.send(calls.rotate_secret(tenant_id, request))
+        if made.secret is None and not request.finish:
+            raise SecretLost(
+                f"the tenant {made.tenant_id} has a new secret, but the answer with it was lost: "
+                "rotate once more"
+            )
+        return made
 
     def list_tenants(self) -> AsyncIterator[TenantAnswer]:
         """All tenants."""
@@ -200,7 +231,13 @@ class Client(Closing):
 
     async def create_token(self, request: TokenRequest) -> TokenAnswer:
         """Makes a token; its text is in this answer only."""
-        return await self._transport.send(calls.create_token(request))
+        made = await self._transport.send(calls.create_token(request))
+        if made.token is None:
+            raise SecretLost(
+                f"the token {made.token_id} was made, but the answer with its text was lost: "
+                "revoke it, and make another"
+            )
+        return made
 
     def list_tokens(self, tenant_id: UUID | None = None) -> AsyncIterator[TokenAnswer]:
         """The tokens of a tenant; of the caller's own when none is named."""

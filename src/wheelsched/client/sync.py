@@ -26,7 +26,14 @@ from wheelsched.wire.jobs import BulkAnswer, ResumeFrom
 from wheelsched.wire.run import CancelAnswer, RedriveRequest, RequestedAnswer, RunAnswer
 from wheelsched.wire.schedule import ExplainAnswer, NextAnswer, PreviewAnswer
 from wheelsched.wire.shard import ShardsAnswer
-from wheelsched.wire.tenant import TenantAnswer, TenantRequest, TokenAnswer, TokenRequest
+from wheelsched.wire.tenant import (
+    RotateRequest,
+    TenantAnswer,
+    TenantChanges,
+    TenantRequest,
+    TokenAnswer,
+    TokenRequest,
+)
 
 Answer = TypeVar("Answer")
 CLOSE_S: Final = 10.0
@@ -143,7 +150,7 @@ class SyncClient:
     ) -> JobAnswer:
         return self._run(lambda client: client.update_job(job_id, changes, version=version))
 
-    def delete_job(self, job_id: UUID, *, version: int | None = None) -> JobAnswer:
+    def delete_job(self, job_id: UUID, *, version: int | None = None) -> JobAnswer | None:
         return self._run(lambda client: client.delete_job(job_id, version=version))
 
     def pause_job(self, job_id: UUID) -> JobAnswer:
@@ -209,6 +216,12 @@ class SyncClient:
 
     def create_tenant(self, request: TenantRequest) -> TenantAnswer:
         return self._run(lambda client: client.create_tenant(request))
+
+    def update_tenant(self, tenant_id: UUID, changes: TenantChanges) -> TenantAnswer:
+        return self._run(lambda client: client.update_tenant(tenant_id, changes))
+
+    def rotate_secret(self, tenant_id: UUID, request: RotateRequest | None = None) -> TenantAnswer:
+        return self._run(lambda client: client.rotate_secret(tenant_id, request))
 
     def list_tenants(self) -> Iterator[TenantAnswer]:
         return self._iterate(lambda client: client.list_tenants())

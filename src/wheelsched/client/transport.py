@@ -7,7 +7,7 @@ Invariant: a call that may have arrived is sent again only when that is safe; no
 import asyncio
 from io import BytesIO
 from random import Random, SystemRandom
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -27,6 +27,7 @@ from wheelsched.ports import Clock
 
 Answer = TypeVar("Answer")
 
+GONE: Final = 404
 REFUSED: Final = 429  # and so certainly not done
 PASSING: Final = frozenset({408, 425, REFUSED, *range(500, 600)})
 _BLOCK: Final = 64 * 1024
@@ -36,6 +37,10 @@ class Response(Struct, frozen=True):
     status: int
     body: bytes
     retry_after: str | None
+    sendings: int = 1  # aiohttp sends some requests again by itself, when a connection is lost
+
+
+NO_ANSWER: Final = Response(204, b"", None)
 
 
 class Setback(Struct, frozen=True):
@@ -44,6 +49,8 @@ class Setback(Struct, frozen=True):
     error: ApiError
     is_passing: bool
     retry_after: str | None = None
+    may_be_done: bool = False
+    was_sent_before: bool = False
 
 
 class Transport:
@@ -79,10 +86,15 @@ class Transport:
         """Sends a call until it is answered, and gives the answer."""
         headers = self._headers(call)
         attempt = 1
+        may_be_done = False
         while True:
             tried = await self._try(call, headers)
             if isinstance(tried, Response):
                 return _read(call, tried)
+            may_be_done = may_be_done or tried.was_sent_before
+            if call.is_removal and may_be_done and tried.error.status == GONE:
+                return _read(call, NO_ANSWER)  # an earlier sending removed it
+            may_be_done = may_be_done or tried.may_be_done
             if not tried.is_passing or attempt == self._policy.max_attempts:
                 raise tried.error
             await self._wait(attempt, tried.retry_after)
@@ -95,11 +107,17 @@ class Transport:
         except aiohttp.ClientConnectorError as error:
             return Setback(_unreachable(error), is_passing=True)  # it never left
         except (aiohttp.ClientError, OSError) as error:
-            return Setback(_unreachable(error), is_passing=call.is_repeatable)
+            return Setback(_unreachable(error), is_passing=call.is_repeatable, may_be_done=True)
         if 200 <= response.status <= 299:
             return response
         problem = read_problem(response.status, response.body)
-        return Setback(problem, _is_passing(call, problem), response.retry_after)
+        return Setback(
+            problem,
+            _is_passing(call, problem),
+            response.retry_after,
+            may_be_done=response.status >= 500,
+            was_sent_before=response.sendings > 1,
+        )
 
     async def _wait(self, attempt: int, retry_after: str | None) -> None:
         asked_us = None if retry_after is None else parse_retry_after(retry_after, 0)
@@ -110,21 +128,33 @@ class Transport:
         url = URL(f"{self._url}{PREFIX}{call.path}", encoded=True).with_query(call.query)
         # As a file, which is sent in parts: megabytes at once would hold up the loop.
         data = None if call.body is None else BytesIO(call.body)
+        sendings: list[object] = []
         async with self._opened().request(
-            call.method, url, data=data, headers=headers, allow_redirects=False
+            call.method,
+            url,
+            data=data,
+            headers=headers,
+            allow_redirects=False,
+            trace_request_ctx=sendings,
         ) as response:
             body = bytearray()
             async for block in response.content.iter_chunked(_BLOCK):
                 body += block
                 if len(body) > self._config.max_answer_bytes:
                     raise InvalidAnswer("the answer is too long", status=response.status)
-            return Response(response.status, bytes(body), response.headers.get("Retry-After"))
+            return Response(
+                response.status,
+                bytes(body),
+                response.headers.get("Retry-After"),
+                sendings=len(sendings),
+            )
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=self._config.connections),
                 timeout=aiohttp.ClientTimeout(total=self._config.timeout_ms / 1_000),
+                trace_configs=[_count_sendings()],
             )
         return self._session
 
@@ -139,6 +169,15 @@ class Transport:
         if call.repeat is Repeat.KEY:
             headers["Idempotency-Key"] = f"{self._random.getrandbits(128):032x}"
         return headers
+
+
+def _count_sendings() -> aiohttp.TraceConfig:
+    async def note(_: object, context: Any, sent: object) -> None:
+        context.trace_request_ctx.append(sent)
+
+    counting = aiohttp.TraceConfig()
+    counting.on_request_headers_sent.append(note)
+    return counting
 
 
 def _is_passing(call: Call[Answer], failure: ApiError) -> bool:

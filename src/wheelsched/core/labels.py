@@ -39,6 +39,10 @@ def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
     for name, value in tags.items():
         pointer = f"/tags/{escaped(name[:MAX_TAG_NAME])}"
         _check_length(name, 1, MAX_TAG_NAME, pointer)
+        if ":" in name:
+            raise InvalidName(
+                "the name of a tag has no colon: lists are narrowed by name:value", pointer=pointer
+            )
         _check_length(value, 0, MAX_TAG_VALUE, pointer)
         _check_showable(name, pointer)
         _check_showable(value, pointer)

@@ -139,7 +139,7 @@ class SkipReason(StrEnum):
     MAX_MISSED = "max_missed"  # past its grace, and too many later ones fire
     OVERLAP = "overlap"  # an earlier run was unfinished
     QUEUE_FULL = "queue_full"  # too many runs of the job were waiting
-    PAUSED = "paused"  # the job was paused while the run was armed
+    PAUSED = "paused"  # the job was paused while the run was armed, or when it came due
     EDITED = "edited"  # the job got another schedule while the run was armed
     DELETED = "deleted"  # the job was deleted while the run was armed
 
@@ -239,7 +239,7 @@ def requested_due_us(now_us: int, index: int = 0) -> int:
     """The due time of the run that is requested at `now_us`, the `index`-th of one request.
 
     It is the `index`-th instant from now on that is not a whole millisecond. Should two requests
-    meet in one microsecond, the primary key refuses the second, which asks again.
+    meet in one microsecond, the second moves to instants behind those of the first.
     """
     per_millisecond = MILLISECOND - 1
     millisecond, microsecond = divmod(now_us, MILLISECOND)

@@ -5,6 +5,7 @@ can have (see `model`), and the timer of the job stays where it is. What comes i
 from the dead, goes to the late lane and never ahead of on-time work.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -22,13 +23,8 @@ def trigger(job: Job, now_us: int) -> Run:
     return _requested(job, now_us, Trigger.MANUAL)
 
 
-def count_backfill(schedule: Schedule, since_us: int, until_us: int) -> int:
-    """How many due times a backfill of [`since_us`, `until_us`) fills: its preview."""
-    return schedule.count(since_us - 1, until_us - 1)
-
-
-def backfill(job: Job, schedule: Schedule, since_us: int, until_us: int, now_us: int) -> list[Run]:
-    """A run for each due time of a job in [`since_us`, `until_us`), in their order.
+def count_backfill(schedule: Schedule, since_us: int, until_us: int, now_us: int) -> int:
+    """How many due times a backfill of [`since_us`, `until_us`) fills: its preview.
 
     All of the range lies in the past: what is still to come is the schedule's own.
     """
@@ -36,7 +32,12 @@ def backfill(job: Job, schedule: Schedule, since_us: int, until_us: int, now_us:
         raise InvalidField(
             "a backfill goes from an earlier to a later time, and not past now", pointer="/until"
         )
-    count = count_backfill(schedule, since_us, until_us)
+    return schedule.count(since_us - 1, until_us - 1)
+
+
+def backfill(job: Job, schedule: Schedule, since_us: int, until_us: int, now_us: int) -> list[Run]:
+    """A run for each due time of a job in [`since_us`, `until_us`), in their order."""
+    count = count_backfill(schedule, since_us, until_us, now_us)
     if count > MAX_BACKFILL:
         raise BackfillTooLarge(
             f"there are {count:,} due times in this range; at most {MAX_BACKFILL:,} are filled by "
@@ -49,6 +50,11 @@ def backfill(job: Job, schedule: Schedule, since_us: int, until_us: int, now_us:
         runs.append(_requested(job, now_us, Trigger.BACKFILL, len(runs), filled_us))
         filled_us = schedule.next_after(filled_us)
     return runs
+
+
+def moved_past(due_us: Sequence[int], taken_us: int) -> list[int]:
+    """Instants for the runs of a request, in their order, behind one that another run has."""
+    return [requested_due_us(taken_us + 1, index) for index in range(len(due_us))]
 
 
 def retry(run: Run, now_us: int) -> Run:

@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from wheelsched.api.operation import Answer, Call, NoQuery
 from wheelsched.api.surroundings import Surroundings
-from wheelsched.api.tenants import Tenants, tenant_answer, token_answer
+from wheelsched.api.tenants import Tenants, tenant_answer
+from wheelsched.api.tokens import Tokens, token_answer
 from wheelsched.clock import DatabaseClock, SystemClock
 from wheelsched.config import StoreConfig
 from wheelsched.daemon.api import LOCAL_TENANT_ID
@@ -31,7 +32,10 @@ from wheelsched.store.retention import Retention
 from wheelsched.wire.instant import instant
 from wheelsched.wire.tenant import (
     GrantAnswer,
+    RotateRequest,
+    Scope,
     TenantAnswer,
+    TenantChanges,
     TenantRequest,
     TokenAnswer,
     TokenRequest,
@@ -83,6 +87,7 @@ class Operator:
             clock=SystemClock(), now_us=clock.now_us, random=SystemRandom(), metrics=str
         )
         self._tenants = Tenants(stores.tenants, surroundings)
+        self._tokens = Tokens(stores.tenants)
 
     async def create_tenant(self, request: TenantRequest) -> TenantAnswer:
         answer = await self._tenants.create(self._call(request))
@@ -91,8 +96,16 @@ class Operator:
     async def list_tenants(self) -> list[TenantAnswer]:
         return [tenant_answer(tenant) async for tenant in self._all_tenants()]
 
+    async def update_tenant(self, tenant_id: UUID, changes: TenantChanges) -> TenantAnswer:
+        answer = await self._tenants.edit(self._call(changes, tenant_id=str(tenant_id)))
+        return _body(answer, TenantAnswer)
+
+    async def rotate_secret(self, tenant_id: UUID, request: RotateRequest) -> TenantAnswer:
+        answer = await self._tenants.rotate_secret(self._call(request, tenant_id=str(tenant_id)))
+        return _body(answer, TenantAnswer)
+
     async def create_token(self, request: TokenRequest) -> TokenAnswer:
-        answer = await self._tenants.add_token(self._call(request))
+        answer = await self._tokens.add(self._call(request))
         return _body(answer, TokenAnswer)
 
     async def list_tokens(self, tenant_id: UUID | None) -> list[TokenAnswer]:
@@ -100,7 +113,7 @@ class Operator:
         return [token_answer(token) for token in tokens]
 
     async def revoke_token(self, token_id: str) -> TokenAnswer:
-        answer = await self._tenants.revoke_token(self._call(None, token_id=token_id))
+        answer = await self._tokens.revoke(self._call(None, token_id=token_id))
         return _body(answer, TokenAnswer)
 
     async def grant(self, tenant_id: UUID, database_role: str) -> None:
@@ -133,6 +146,7 @@ class Operator:
             query=NoQuery(),
             body=body,
             path=path,
+            scopes=frozenset(Scope),
         )
 
 

@@ -58,6 +58,10 @@ class QuotaUsedUp(NotAllowed):
     """the tenant has as many jobs as it may have"""
 
 
+class SecretLost(ApiError):
+    """it was made, but the answer with its secret was lost: end it, and make another"""
+
+
 class TooManyRequests(ApiError):
     """the tenant asks more often than it may"""
 

@@ -35,6 +35,14 @@ class RateExceeded(RequestRefused):
         self.retry_after_s = retry_after_s
 
 
+class RequestUnreadable(RequestRefused):
+    """this is no request of HTTP/1.1, or a body that ends before its end"""
+
+
+class ContentCompressed(RequestRefused):
+    """the API reads bodies as they are: send them without a Content-Encoding"""
+
+
 class BodyTooLarge(RequestRefused):
     """the body of the request is larger than this call reads"""
 
@@ -65,7 +73,3 @@ class RequestKeyBusy(RequestRefused):
 
 class TokenStale(RequestRefused):
     """this token is stale: the run has ended, or another attempt was made since"""
-
-
-class RunKeyTaken(RequestRefused):
-    """another request came in the same microsecond: send it again"""

@@ -3,7 +3,13 @@
 Invariant: after a `StoreUnavailable` a write may have happened; after any other it has not.
 """
 
+from typing import TYPE_CHECKING
+
 from wheelsched.errors.base import WheelschedError
+
+if TYPE_CHECKING:  # what is imported here would be exported as an error
+    from collections.abc import Collection
+    from uuid import UUID
 
 
 class StoreError(WheelschedError):
@@ -121,6 +127,13 @@ class DatabaseRoleNotFound(StoreError):
 class QuotaExceeded(StoreError):
     """the tenant would have more jobs than its quota allows: none was registered"""
 
+    def __init__(
+        self, message: str | None = None, *, room: int = 0, new: "Collection[UUID]" = ()
+    ) -> None:
+        super().__init__(message)
+        self.room = room  # for so many jobs
+        self.new = new  # the jobs that were too many
+
 
 class TenantNotFound(StoreError):
     """there is no such tenant"""
@@ -128,6 +141,10 @@ class TenantNotFound(StoreError):
 
 class TenantNameTaken(StoreError):
     """another tenant has this name"""
+
+
+class TenantChanged(StoreError):
+    """the tenant was changed by somebody else since it was read: send it again"""
 
 
 class TokenNotFound(StoreError):

@@ -15,11 +15,15 @@ from wheelsched.ports.tenants import Caller
 
 
 class RequestedRun(Struct, frozen=True, kw_only=True):
-    """A run that a person asks for."""
+    """A run that a person asks for.
+
+    `request_id` is that of the request, where it may be sent again: it finds its runs by it.
+    """
 
     key: RunKey
     trigger: Trigger
     backfill_of_us: int | None = None
+    request_id: UUID | None = None
 
 
 class DeadFilter(Struct, frozen=True, kw_only=True):
@@ -51,8 +55,12 @@ class HistoryStore(Protocol):
     ) -> list[Run]:
         """The runs out of attempts, oldest first, after the last of a page."""
 
-    async def request(self, caller: Caller, runs: Sequence[RequestedRun]) -> set[RunKey]:
-        """Puts runs in line for their first attempt, and gives those whose key is taken."""
+    async def request(self, caller: Caller, runs: Sequence[RequestedRun]) -> list[RunKey]:
+        """Puts the runs of one request in line for their first attempt, and gives their keys.
+
+        All are put in line or none is, and all are of one job. Where another run is due at one
+        of their instants, all move to later ones. Raises `JobNotFound`.
+        """
 
     async def cancel(self, caller: Caller, key: RunKey) -> bool:
         """Ends a live run; gives whether that was in time to keep it from being sent again."""

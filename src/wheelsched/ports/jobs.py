@@ -9,6 +9,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Draft, Job, JobState, RunKey
 from wheelsched.errors import JobNotPlanned
 from wheelsched.ports.tenants import Caller
@@ -80,8 +81,19 @@ class JobStore(Protocol):
     async def pause(self, caller: Caller, job_id: UUID) -> Acknowledged:
         """Stops the timer, and skips the runs that are armed."""
 
-    async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
-        """Starts the timer of a paused job."""
+    async def resume(
+        self,
+        caller: Caller,
+        job_id: UUID,
+        due_us: int | None,
+        version: int | None = None,
+        skip: Skip | None = None,
+    ) -> Acknowledged:
+        """Starts the timer of a paused job, at a due time of this version of its schedule.
+
+        `skip` are the due times that it was paused over: one row of the history stands for them.
+        Raises `JobChanged` when a paused job has another version than that.
+        """
 
     async def delete(self, caller: Caller, job_id: UUID, version: int | None = None) -> Deleted:
         """Removes the job, or the draft; its history stays for its retention.

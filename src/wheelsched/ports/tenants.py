@@ -46,10 +46,11 @@ class TenantStore(Protocol):
     async def create(self, actor: str, tenant: Tenant) -> None:
         """Adds a tenant, or raises `TenantNameTaken`."""
 
-    async def edit(self, actor: str, tenant: Tenant) -> None:
+    async def edit(self, actor: str, tenant: Tenant, before: Tenant | None = None) -> None:
         """Replaces all but the id and the birthday of a tenant.
 
-        Raises `TenantNotFound` or `TenantNameTaken`.
+        Raises `TenantNotFound` or `TenantNameTaken`; and `TenantChanged` when it is not what it
+        was `before`, where that is given, nor what it is to become.
         """
 
     async def read(self, tenant_ids: Collection[UUID]) -> list[Tenant]:

@@ -9,6 +9,7 @@ from uuid import UUID
 import asyncpg
 
 from wheelsched.core.audit import asked
+from wheelsched.core.duration import MINUTE
 from wheelsched.core.model import Attempt, Run, RunKey
 from wheelsched.core.outcome import Failed
 from wheelsched.errors import DayMissing, RunNotFound, RunNotLive
@@ -19,6 +20,7 @@ from wheelsched.store.definition import decode_run
 from wheelsched.store.hints import hint
 from wheelsched.store.outcomes import note_stale, settle
 from wheelsched.store.queries import load_queries
+from wheelsched.store.requests import request_runs
 
 QUERIES = load_queries("history.sql")
 DAYS = load_queries("timers.sql")["make_days"]
@@ -70,12 +72,15 @@ class PostgresHistory:
             )
         return [decode_run(row) for row in rows]
 
-    async def request(self, caller: Caller, runs: Sequence[RequestedRun]) -> set[RunKey]:
+    async def request(self, caller: Caller, runs: Sequence[RequestedRun]) -> list[RunKey]:
+        if not runs:
+            return []
         try:
-            return await self._request(caller, runs)
+            return await request_runs(self._database, caller, runs)
         except DayMissing:
-            await self._database.fetchval(DAYS, [run.key.due_us for run in runs])
-            return await self._request(caller, runs)
+            last_us = runs[-1].key.due_us + MINUTE  # others may move them past midnight
+            await self._database.fetchval(DAYS, [runs[0].key.due_us, last_us])
+            return await request_runs(self._database, caller, runs)
 
     async def cancel(self, caller: Caller, key: RunKey) -> bool:
         async with self._database.tenant(caller) as connection:
@@ -120,20 +125,6 @@ class PostgresHistory:
             if await connection.fetchrow(QUERIES["get_run"], *settled.key) is None:
                 raise RunNotFound
             return True
-
-    async def _request(self, caller: Caller, runs: Sequence[RequestedRun]) -> set[RunKey]:
-        async with self._database.tenant(caller) as connection:
-            rows = await connection.fetch(
-                QUERIES["request_runs"],
-                [run.key.job_id for run in runs],
-                [run.key.due_us for run in runs],
-                [run.trigger for run in runs],
-                [run.backfill_of_us for run in runs],
-            )
-            added = {RunKey(row["job_id"], row["due_at"]) for row in rows}
-            if added:
-                await note(connection, caller.tenant_id, caller.actor, asked("request", added))
-        return {run.key for run in runs} - added
 
 
 def decode_attempt(row: asyncpg.Record) -> Attempt:

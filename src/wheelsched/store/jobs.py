@@ -10,8 +10,10 @@ from uuid import UUID
 import asyncpg
 
 from wheelsched.core.audit import changed
+from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Draft, Job, JobState, RunKey, SkipReason
 from wheelsched.errors import (
+    DayMissing,
     JobChanged,
     JobNameTaken,
     JobNotFound,
@@ -33,6 +35,7 @@ from wheelsched.store.queries import load_queries
 from wheelsched.store.registration import register
 
 QUERIES = load_queries("jobs.sql")
+DAYS = load_queries("timers.sql")["make_days"]
 
 
 class PostgresJobs:
@@ -102,21 +105,20 @@ class PostgresJobs:
             await _withdraw(connection, job_id, SkipReason.PAUSED)
             return await _acknowledged(connection, job_id)
 
-    async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
-        async with self._database.tenant(caller) as connection:
-            job = planned(await _locked(connection, job_id))
-            if job.state is JobState.FINISHED:
-                raise JobNotPausable
-            if job.state is JobState.PAUSED:
-                state = JobState.FINISHED if due_us is None else JobState.ACTIVE
-                await connection.execute(QUERIES["change_state"], job_id, state, JobState.PAUSED)
-                if due_us is not None:
-                    await connection.execute(
-                        QUERIES["start_timer"], job_id, job.version + 1, due_us
-                    )
-                entry = changed("resume", job)
-                await note(connection, caller.tenant_id, caller.actor, entry)
-            return await _acknowledged(connection, job_id)
+    async def resume(
+        self,
+        caller: Caller,
+        job_id: UUID,
+        due_us: int | None,
+        version: int | None = None,
+        skip: Skip | None = None,
+    ) -> Acknowledged:
+        try:
+            return await self._resume(caller, job_id, due_us, version, skip)
+        except DayMissing:  # of what was skipped long ago
+            assert skip is not None
+            await self._database.fetchval(DAYS, [skip.last_us])
+            return await self._resume(caller, job_id, due_us, version, skip)
 
     async def delete(self, caller: Caller, job_id: UUID, version: int | None = None) -> Deleted:
         async with self._database.tenant(caller) as connection:
@@ -135,6 +137,37 @@ class PostgresJobs:
                 await connection.execute(QUERIES["count_jobs"], -1)
             too_late = {*soon, *(RunKey(job_id, row["due_at"]) for row in late)}
             return Deleted(job=job, too_late=tuple(sorted(too_late)))
+
+    async def _resume(
+        self,
+        caller: Caller,
+        job_id: UUID,
+        due_us: int | None,
+        version: int | None,
+        skip: Skip | None,
+    ) -> Acknowledged:
+        async with self._database.tenant(caller) as connection:
+            job = planned(await _locked(connection, job_id))
+            if job.state is JobState.FINISHED:
+                raise JobNotPausable
+            if job.state is JobState.PAUSED:
+                if version not in (None, job.version):
+                    raise JobChanged
+                state = JobState.FINISHED if due_us is None else JobState.ACTIVE
+                await connection.execute(QUERIES["change_state"], job_id, state, JobState.PAUSED)
+                if due_us is not None:
+                    await connection.execute(
+                        QUERIES["start_timer"], job_id, job.version + 1, due_us
+                    )
+                if skip is not None:
+                    await connection.execute(QUERIES["write_skip"], job_id, *_skip_values(skip))
+                entry = changed("resume", job)
+                await note(connection, caller.tenant_id, caller.actor, entry)
+            return await _acknowledged(connection, job_id)
+
+
+def _skip_values(skip: Skip) -> tuple[object, ...]:
+    return skip.last_us, skip.reason, skip.count, skip.first_us
 
 
 async def _locked(connection: Connection, job_id: UUID) -> Job | Draft:

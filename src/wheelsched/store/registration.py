@@ -61,13 +61,13 @@ async def _register(database: Database, caller: Caller, jobs: Sequence[Registrat
     try:
         if len(jobs) <= PART:
             async with database.connection() as connection:
-                await _add(connection, caller, jobs, _finish_of(caller, jobs))
+                await _add(connection, caller, jobs, jobs)
         else:
             async with database.tenant(caller) as connection:
                 *parts, last = _parts(jobs)
                 for part in parts:
                     await _add(connection, caller, part)
-                await _add(connection, caller, last, _finish_of(caller, jobs))
+                await _add(connection, caller, last, jobs)
     except JobNameTaken:
         async with database.tenant(caller) as connection:
             added = await _add_missing(connection, jobs)
@@ -95,9 +95,10 @@ async def _add(
     connection: Connection,
     caller: Caller,
     part: Sequence[Registration],
-    finish: _Finish = _MORE_COME,
+    new: Sequence[Registration] = (),
 ) -> None:
-    """Adds jobs that are all new, or raises `JobNameTaken`."""
+    """Adds jobs that are all new, or raises `JobNameTaken`; with the last part comes all of it."""
+    finish = _finish_of(caller, new) if new else _MORE_COME
     try:
         await connection.execute(
             QUERIES["register_jobs"], caller.tenant_id, *_columns(part), *finish
@@ -110,7 +111,7 @@ async def _add(
         if error.sqlstate != QUOTA_EXCEEDED:
             raise
         before, quota = map(int, str(error.detail).split())
-        raise _too_many(before, quota, finish.added) from error
+        raise _too_many(before, quota, new) from error
 
 
 async def _add_missing(connection: Connection, jobs: Sequence[Registration]) -> list[Registration]:
@@ -136,13 +137,15 @@ async def _finish(connection: Connection, caller: Caller, new: Sequence[Registra
         raise TenantNotFound from error
     assert count
     if count["jobs"] > count["job_quota"]:
-        raise _too_many(count["jobs"] - len(new), count["job_quota"], len(new))
+        raise _too_many(count["jobs"] - len(new), count["job_quota"], new)
 
 
-def _too_many(before: int, quota: int, new: int) -> QuotaExceeded:
+def _too_many(before: int, quota: int, new: Sequence[Registration]) -> QuotaExceeded:
     return QuotaExceeded(
         f"the tenant has {before:,} jobs and may have {quota:,}: "
-        f"{new:,} more are too many, and none was registered"
+        f"{len(new):,} more are too many, and none was registered",
+        room=quota - before,
+        new=frozenset(registration.job.job_id for registration in new),
     )
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from wheelsched.core.audit import Entry
-from wheelsched.errors import TenantNameTaken, TenantNotFound, TokenNotFound
+from wheelsched.errors import TenantChanged, TenantNameTaken, TenantNotFound, TokenNotFound
 from wheelsched.ports import Tenant, Token
 from wheelsched.store.audit import note
 from wheelsched.store.database import Database
@@ -36,9 +36,16 @@ class PostgresTenants:
             if not await connection.fetch(QUERIES["read_tenants"], [tenant.tenant_id]):
                 raise TenantNameTaken
 
-    async def edit(self, actor: str, tenant: Tenant) -> None:
+    async def edit(self, actor: str, tenant: Tenant, before: Tenant | None = None) -> None:
         entry = Entry("tenant.edit", str(tenant.tenant_id), {"name": tenant.name})
         async with self._database.operator() as connection:
+            found = await connection.fetchrow(QUERIES["lock_tenant"], tenant.tenant_id)
+            if found is not None and before is not None:
+                current = decode_tenant(found)
+                if current == tenant:
+                    return
+                if current != before:
+                    raise TenantChanged
             try:
                 is_there = await connection.fetchval(QUERIES["edit_tenant"], *_values(tenant))
             except asyncpg.UniqueViolationError as error:

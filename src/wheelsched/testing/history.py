@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from wheelsched.core.audit import asked
 from wheelsched.core.duration import MILLISECOND
 from wheelsched.core.model import FINAL_STATES, Attempt, Lane, Run, RunKey, RunState, Trigger
-from wheelsched.errors import RunNotFound, RunNotLive
+from wheelsched.core.request import moved_past
+from wheelsched.errors import JobNotFound, RunNotFound, RunNotLive
 from wheelsched.ports import Caller, DeadFilter, RequestedRun, Settled
 from wheelsched.testing.outcomes import settle
 from wheelsched.testing.tables import IN_TIME_US, MemoryTables, RunRow
@@ -58,29 +59,41 @@ class MemoryHistory:
         ]
         return sorted(found, key=lambda run: position(run.key))[:limit]
 
-    async def request(self, caller: Caller, runs: Sequence[RequestedRun]) -> set[RunKey]:
-        refused: set[RunKey] = set()
-        for requested in runs:
-            job = self._tables.jobs.get(requested.key.job_id)
-            if job is None or job.tenant_id != caller.tenant_id:
-                refused.add(requested.key)
-                continue
+    async def request(self, caller: Caller, runs: Sequence[RequestedRun]) -> list[RunKey]:
+        if not runs:
+            return []
+        job_id, request_id = runs[0].key.job_id, runs[0].request_id
+        job = self._tables.jobs.get(job_id)
+        if job is None or job.tenant_id != caller.tenant_id:
+            raise JobNotFound
+        if request_id is not None and (made := self._made_by(request_id, job_id)):
+            return made
+        due_us = [run.key.due_us for run in runs]
+        while taken := [each for each in due_us if RunKey(job_id, each) in self._tables.runs]:
+            due_us = moved_past(due_us, taken[-1])
+        for requested, each_us in zip(runs, due_us, strict=True):
             run = Run(
-                job_id=requested.key.job_id,
-                due_us=requested.key.due_us,
+                job_id=job_id,
+                due_us=each_us,
                 tenant_id=caller.tenant_id,
                 state=RunState.RETRYING,
                 trigger=requested.trigger,
                 lane=Lane.LATE if requested.trigger is Trigger.BACKFILL else Lane.ON_TIME,
                 backfill_of_us=requested.backfill_of_us,
-                retry_at_us=requested.key.due_us,
+                retry_at_us=each_us,
             )
-            if not self._tables.write_run(run):
-                refused.add(run.key)
-                continue
+            self._tables.write_run(run)
+            self._tables.runs[run.key].request_id = request_id
             self._wait(self._tables.runs[run.key])
-        self._note(caller, "request", {run.key for run in runs} - refused)
-        return refused
+        keys = [RunKey(job_id, each_us) for each_us in due_us]
+        self._note(caller, "request", set(keys))
+        return keys
+
+    def _made_by(self, request_id: UUID, job_id: UUID) -> list[RunKey]:
+        rows = self._tables.runs.items()
+        return sorted(
+            key for key, row in rows if key.job_id == job_id and row.request_id == request_id
+        )
 
     async def cancel(self, caller: Caller, key: RunKey) -> bool:
         row = self._row(caller, key)

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from wheelsched.core.audit import changed, registered
 from wheelsched.core.duration import SECOND
-from wheelsched.core.model import Draft, Job, JobState, RunKey, RunState, SkipReason
+from wheelsched.core.misfire import Skip
+from wheelsched.core.model import Draft, Job, JobState, Run, RunKey, RunState, SkipReason
 from wheelsched.errors import (
     JobChanged,
     JobNameTaken,
@@ -46,7 +47,7 @@ class MemoryJobs:
                 taken.add(job.name)
                 added.append(registration)
         if jobs:
-            self._check_quota(caller, len(added))
+            self._check_quota(caller, [registration.job.job_id for registration in added])
         for registration in added:
             self._add(caller, registration)
         if added:
@@ -112,13 +113,24 @@ class MemoryJobs:
         self._withdraw(job_id, SkipReason.PAUSED)
         return self._acknowledged(job_id)
 
-    async def resume(self, caller: Caller, job_id: UUID, due_us: int | None) -> Acknowledged:
+    async def resume(
+        self,
+        caller: Caller,
+        job_id: UUID,
+        due_us: int | None,
+        version: int | None = None,
+        skip: Skip | None = None,
+    ) -> Acknowledged:
         job = self._job(caller, job_id)
         if job.state is JobState.FINISHED:
             raise JobNotPausable
         if job.state is JobState.PAUSED:
+            if version not in (None, job.version):
+                raise JobChanged
             self._change_state(job, JobState.FINISHED if due_us is None else JobState.ACTIVE)
             self._start_timer(job_id, due_us)
+            if skip is not None:
+                self._write_skip(job, skip)
             self._note(caller, "resume", job)
         return self._acknowledged(job_id)
 
@@ -140,6 +152,23 @@ class MemoryJobs:
         self._note(caller, "delete", job)
         return Deleted(job=job, too_late=tuple(sorted(too_late)))
 
+    def _write_skip(self, job: Job, skip: Skip) -> None:
+        run = Run(
+            job_id=job.job_id,
+            due_us=skip.last_us,
+            tenant_id=job.tenant_id,
+            state=RunState.SKIPPED,
+            finished_at_us=self._tables.now_us(),
+            skip_reason=skip.reason,
+            missed_count=skip.count,
+            missed_since_us=skip.first_us,
+        )
+        if self._tables.write_run(run):
+            return
+        row = self._tables.runs[run.key]
+        if row.run.state is RunState.SKIPPED and row.run.skip_reason is skip.reason:
+            row.run = replace(row.run, missed_count=skip.count, missed_since_us=skip.first_us)
+
     def _add(self, caller: Caller, registration: Registration) -> None:
         job, due_us = registration.job, registration.due_us
         self._tables.jobs[job.job_id] = replace(
@@ -152,12 +181,13 @@ class MemoryJobs:
         self._tables.job_counts[caller.tenant_id] += 1
         self._start_timer(job.job_id, due_us)
 
-    def _check_quota(self, caller: Caller, new: int) -> None:
+    def _check_quota(self, caller: Caller, new: Sequence[UUID]) -> None:
         tenant = self._tables.tenants.get(caller.tenant_id)
         if tenant is None:
             raise TenantNotFound
-        if new and self._tables.job_counts[caller.tenant_id] + new > tenant.job_quota:
-            raise QuotaExceeded
+        room = tenant.job_quota - self._tables.job_counts[caller.tenant_id]
+        if len(new) > room and new:
+            raise QuotaExceeded(room=room, new=frozenset(new))
 
     def _note(self, caller: Caller, verb: str, job: Job | Draft, **detail: object) -> None:
         self._tables.note(caller.tenant_id, caller.actor, changed(verb, job, **detail))

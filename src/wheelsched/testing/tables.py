@@ -48,6 +48,7 @@ class RunRow(Struct):
     run: Run
     had_retry: bool = False
     heartbeat_at_us: int | None = None
+    request_id: UUID | None = None
 
 
 class IdempotencyRow(Struct):

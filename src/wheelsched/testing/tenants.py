@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from wheelsched.core.audit import Entry
-from wheelsched.errors import TenantNameTaken, TenantNotFound, TokenNotFound
+from wheelsched.errors import TenantChanged, TenantNameTaken, TenantNotFound, TokenNotFound
 from wheelsched.ports import Tenant, Token
 from wheelsched.testing.tables import MemoryTables
 
@@ -25,12 +25,16 @@ class MemoryTenants:
         entry = Entry("tenant.create", str(tenant.tenant_id), {"name": tenant.name})
         self._tables.note(tenant.tenant_id, actor, entry)
 
-    async def edit(self, actor: str, tenant: Tenant) -> None:
-        before = self._tables.tenants.get(tenant.tenant_id)
-        if before is None:
+    async def edit(self, actor: str, tenant: Tenant, before: Tenant | None = None) -> None:
+        current = self._tables.tenants.get(tenant.tenant_id)
+        if current is None:
             raise TenantNotFound
+        if before is not None and current == tenant:
+            return
+        if before is not None and current != before:
+            raise TenantChanged
         self._check_name(tenant)
-        edited = replace(tenant, created_at_us=before.created_at_us)
+        edited = replace(tenant, created_at_us=current.created_at_us)
         self._tables.tenants[tenant.tenant_id] = edited
         entry = Entry("tenant.edit", str(tenant.tenant_id), {"name": tenant.name})
         self._tables.note(tenant.tenant_id, actor, entry)

@@ -19,7 +19,8 @@ class Scope(StrEnum):
 
     READ = "read"
     WRITE = "write"
-    ADMIN = "admin"
+    ADMIN = "admin"  # the tokens of the caller's own tenant
+    OPERATOR = "operator"  # all tenants and their tokens; not what tenants have
 
 
 Name = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 255})]
@@ -43,7 +44,25 @@ class TenantAnswer(Struct, frozen=True, kw_only=True):
     job_quota: int
     requests_per_second: int
     created_at: datetime
+    secret_count: Annotated[int, Meta(description="two while a new one is brought in")] = 1
     secret: Annotated[str | None, Meta(description="`whsec_…`, shown once")] = None
+
+
+class TenantChanges(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """What becomes different of a tenant; the rest stays."""
+
+    name: Name | None = None
+    weight: Annotated[int, Meta(ge=1, le=MAX_WEIGHT)] | None = None
+    job_quota: Annotated[int, Meta(ge=0, le=MAX_QUOTA)] | None = None
+    requests_per_second: Annotated[int, Meta(ge=1, le=MAX_QUOTA)] | None = None
+
+
+class RotateRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new secret beside the one before it; with `finish`, none, and the one before it ends."""
+
+    finish: bool = False
 
 
 class TenantPage(Struct, frozen=True, kw_only=True):
@@ -63,7 +82,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A token to make, for a tenant or, when none is named, for the caller's own."""
 
     name: Name
-    scopes: Annotated[tuple[Scope, ...], Meta(min_length=1, max_length=3)] = (
+    scopes: Annotated[tuple[Scope, ...], Meta(min_length=1, max_length=4)] = (
         Scope.READ,
         Scope.WRITE,
     )

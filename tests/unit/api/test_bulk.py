@@ -62,8 +62,20 @@ async def test_beyond_the_quota_each_item_says_so(api: Api) -> None:
     small_id = await api.add_tenant("small", job_quota=1_500)
     await api.add_token("wst_small", small_id, "write")
     answer = await api.post("/jobs/bulk", documents(2_000), token="wst_small")
-    assert (answer.body["registered"], answer.body["refused"]) == (1_000, 1_000)
-    assert answer.body["items"][-1]["problem"]["status"] == 403
+    assert (answer.body["registered"], answer.body["refused"]) == (1_500, 500)
+    problems = [item.get("problem") for item in answer.body["items"]]
+    assert [problem is None for problem in problems] == [True] * 1_500 + [False] * 500
+    assert (problems[-1]["status"], problems[-1]["type"][-14:]) == (403, "quota-exceeded")
+    assert "none was registered" not in problems[-1]["detail"]
+
+
+async def test_names_that_are_taken_take_no_room(api: Api) -> None:
+    small_id = await api.add_tenant("small", job_quota=4)
+    await api.add_token("wst_small", small_id, "write")
+    await api.post("/jobs/bulk", documents(2), token="wst_small")
+    answer = await api.post("/jobs/bulk", documents(6), token="wst_small")
+    problems = [item.get("problem", {}).get("status") for item in answer.body["items"]]
+    assert problems == [409, 409, None, None, 403, 403]
 
 
 async def test_a_bulk_that_is_sent_again_registers_nothing_twice(api: Api) -> None:

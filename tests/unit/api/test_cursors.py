@@ -42,3 +42,23 @@ def test_a_cursor_of_another_list_is_refused(other: Cursors) -> None:
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(InvalidCursor):
         Cursors(TENANT, "jobs").read(text, str)
+
+
+@pytest.mark.parametrize(
+    ("forged", "position"),
+    [
+        (7, str),
+        ("a\x00", str),
+        ("a", int),
+        (-1, int),
+        (1 << 70, int),
+        ((uuid4(), 1 << 63), RunKey),
+        ((uuid4(), -1), RunKey),
+        (("x", 1), RunKey),
+        ([], RunKey),
+    ],
+)
+def test_a_forged_position_is_refused_whatever_its_mark(forged: object, position: type) -> None:
+    cursors = Cursors(TENANT, "jobs")
+    with pytest.raises(InvalidCursor):
+        cursors.read(cursors.write(forged), position)

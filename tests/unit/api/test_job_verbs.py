@@ -2,9 +2,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.api import Api
 
 from wheelsched.core.model import RunState
+from wheelsched.testing import MemoryStore
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 
@@ -32,9 +34,9 @@ async def test_a_paused_job_goes_on_from_where_it_was_paused(
     resumed_from: list[int] = []
     resume = api.stores.jobs.resume
 
-    async def note(caller: Any, job_id: Any, due_us: int | None) -> Any:
+    async def note(caller: Any, job_id: Any, due_us: int | None, *more: Any) -> Any:
         resumed_from.append(due_us or 0)
-        return await resume(caller, job_id, due_us)
+        return await resume(caller, job_id, due_us, *more)
 
     monkeypatch.setattr(api.stores.jobs, "resume", note)
     await api.post(f"/jobs/{job['job_id']}/resume", {"from": "paused_at"})
@@ -42,6 +44,78 @@ async def test_a_paused_job_goes_on_from_where_it_was_paused(
     assert 0 < resumed_from[0] - paused_at_us <= 1_000_000
     refused = await api.post(f"/jobs/{job['job_id']}/resume", {"from": "yesterday"})
     assert (refused.status, refused.pointers) == (422, ["/from"])
+
+
+async def pause_back_then(api: Api, job_id: str, seconds: int) -> None:
+    """Pause a job, as if that had been some time ago."""
+    await api.post(f"/jobs/{job_id}/pause")
+    job = await api.job(job_id)
+    assert isinstance(api.stores, MemoryStore)
+    assert job.paused_at_us is not None
+    earlier = replace(
+        job,
+        anchor_us=job.anchor_us - 2 * seconds * 1_000_000,
+        created_at_us=job.created_at_us - 2 * seconds * 1_000_000,
+        paused_at_us=job.paused_at_us - seconds * 1_000_000,
+    )
+    api.stores._tables.jobs[job.job_id] = earlier
+
+
+async def test_what_fell_into_a_pause_is_explained_after_it(api: Api) -> None:
+    job = await api.create(schedule="* * * * * *", timezone="UTC")
+    await pause_back_then(api, job["job_id"], 60)
+    await api.post(f"/jobs/{job['job_id']}/resume")
+    (run,) = (await api.get(f"/jobs/{job['job_id']}/runs")).body["items"]
+    assert (run["state"], run["skip_reason"]) == ("skipped", "paused")
+    assert run["missed_count"] in (60, 61)
+    middle = (datetime.fromisoformat(run["missed_since"]) + timedelta(seconds=30)).isoformat()
+    middle = middle.replace("+00:00", "Z")
+    explained = (await api.get(f"/jobs/{job['job_id']}/explain?at={middle}")).body
+    assert (explained["verdict"], explained["run"]["run_id"]) == ("skipped", run["run_id"])
+    assert "paused" in explained["detail"]
+
+
+async def test_a_one_off_that_was_paused_over_its_time_does_not_vanish(api: Api) -> None:
+    soon = (datetime.now(UTC) + timedelta(seconds=120)).replace(microsecond=0)
+    job = await api.create(schedule=soon.isoformat())
+    await pause_back_then(api, job["job_id"], 60)
+    paused = await api.job(job["job_id"])
+    assert isinstance(api.stores, MemoryStore)
+    gone = (datetime.now(UTC) - timedelta(seconds=30)).replace(microsecond=0)
+    api.stores._tables.jobs[paused.job_id] = replace(
+        paused, spec=replace(paused.spec, expression=gone.isoformat())
+    )
+    resumed = await api.post(f"/jobs/{job['job_id']}/resume")
+    assert resumed.body["state"] == "finished"
+    (run,) = (await api.get(f"/jobs/{job['job_id']}/runs")).body["items"]
+    assert (run["skip_reason"], run["missed_count"]) == ("paused", 1)
+
+
+async def test_what_is_caught_up_from_a_pause_was_not_skipped(api: Api) -> None:
+    job = await api.create(schedule="* * * * * *", timezone="UTC")
+    await pause_back_then(api, job["job_id"], 60)
+    await api.post(f"/jobs/{job['job_id']}/resume", {"from": "paused_at"})
+    assert (await api.get(f"/jobs/{job['job_id']}/runs")).body["items"] == []
+
+
+async def test_a_job_that_is_edited_while_it_is_resumed_goes_on_by_its_new_schedule(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await api.create(schedule="0 0 1 1 *")
+    await api.post(f"/jobs/{job['job_id']}/pause")
+    resume = api.stores.jobs.resume
+
+    async def edit_first(*given: Any) -> Any:
+        monkeypatch.setattr(api.stores.jobs, "resume", resume)
+        edited = await api.call("PATCH", f"/jobs/{job['job_id']}", {"schedule": "0 0 1 6 *"})
+        assert edited.status == 200
+        return await resume(*given)
+
+    monkeypatch.setattr(api.stores.jobs, "resume", edit_first)
+    resumed = await api.post(f"/jobs/{job['job_id']}/resume")
+    ((_, due_us, _),) = await api.shard.timers.load(range(256), api.now_us + 10**14)
+    assert (resumed.status, resumed.body["schedule"]) == (200, "0 0 1 6 *")
+    assert datetime.fromtimestamp(due_us / 1_000_000, UTC).month in (5, 6)
 
 
 async def test_a_change_that_comes_too_late_for_a_run_says_so(api: Api) -> None:
@@ -85,6 +159,7 @@ async def test_a_backfill_is_counted_before_it_is_made(api: Api) -> None:
         ({"since": hours_ago(1), "until": hours_ago(2)}, "/until"),
         ({"since": hours_ago(1), "until": hours_ago(2), "preview": True}, "/until"),
         ({"since": hours_ago(1), "until": hours_ago(-2)}, "/until"),
+        ({"since": hours_ago(1), "until": hours_ago(-2), "preview": True}, "/until"),
         ({"since": hours_ago(24 * 365), "until": hours_ago(0)}, "/until"),
         ({"since": "1066-10-14T00:00:00Z", "until": hours_ago(0)}, "/since"),
         ({"since": "2026-11-16T00:00:00", "until": hours_ago(0)}, "/since"),

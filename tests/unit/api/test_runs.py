@@ -160,3 +160,11 @@ async def test_the_dead_are_listed_and_redriven(api: Api) -> None:
 async def test_redrives_that_cannot_be_meant(api: Api, body: dict[str, int], pointer: str) -> None:
     refused = await api.post("/dead/redrive", body)
     assert (refused.status, refused.pointers) == (422, [pointer])
+
+
+async def test_a_run_whose_job_was_deleted_is_not_tried_again(api: Api) -> None:
+    key = await armed(api, state=RunState.DEAD)
+    await api.call("DELETE", f"/jobs/{key.job_id}")
+    refused = await api.post(f"/runs/{format_run_id(key)}/retry")
+    assert refused.status == 409
+    assert "the job of this run was deleted" in refused.body["detail"]

@@ -1,4 +1,5 @@
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 from tests.api import Api, document
@@ -65,3 +66,108 @@ async def test_what_is_not_there(api: Api) -> None:
     assert (await api.get(f"/tokens?tenant_id={uuid4()}")).status == 404
     assert (await api.call("DELETE", "/tokens/" + "0" * 64)).status == 404
     assert (await api.call("DELETE", "/tokens/xyz")).status == 404
+
+
+@pytest.fixture
+async def two(api: Api) -> Api:
+    """An administrator of the tenant `one`, and one of another tenant."""
+    await api.add_token("wst_mine", api.tenant_id, "read", "write", "admin")
+    await api.add_token("wst_theirs", await api.add_tenant("other"), "read", "write", "admin")
+    return api
+
+
+async def test_an_administrator_is_one_of_their_own_tenant(two: Api) -> None:
+    made = await two.post("/tokens", {"name": "ci"}, token="wst_theirs")
+    other_id = made.body["tenant_id"]
+    assert (made.status, other_id != str(two.tenant_id)) == (201, True)
+    for method, path, body in (
+        ("GET", "/tenants", None),
+        ("POST", "/tenants", {"name": "mine too"}),
+        ("PATCH", f"/tenants/{other_id}", {"weight": 9}),
+        ("PATCH", f"/tenants/{two.tenant_id}", {"job_quota": 10**9}),
+        ("POST", f"/tenants/{other_id}/rotate-secret", None),
+        ("GET", f"/tokens?tenant_id={other_id}", None),
+        ("POST", "/tokens", {"name": "evil", "tenant_id": other_id}),
+        ("POST", "/tokens", {"name": "evil", "scopes": ["operator"]}),
+    ):
+        refused = await two.call(method, path, body, token="wst_mine")
+        assert (refused.status, refused.body["type"][-13:]) == (403, "scope-missing"), path
+    revoked = await two.call("DELETE", f"/tokens/{made.body['token_id']}", token="wst_mine")
+    assert revoked.status == 404
+    assert (await two.get("/jobs", token=made.body["token"])).status == 200
+    listed = await two.get(f"/tokens?tenant_id={two.tenant_id}", token="wst_mine")
+    assert [token["name"] for token in listed.body["items"]] == ["wst_all", "wst_mine"]
+
+
+async def test_an_administrator_ends_no_token_of_an_operator(two: Api) -> None:
+    listed = await two.get("/tokens", token="wst_mine")
+    ids = {token["name"]: token["token_id"] for token in listed.body["items"]}
+    refused = await two.call("DELETE", f"/tokens/{ids['wst_all']}", token="wst_mine")
+    assert (refused.status, refused.body["type"][-13:]) == (403, "scope-missing")
+    ended = await two.call("DELETE", f"/tokens/{ids['wst_mine']}", token="wst_mine")
+    assert (ended.status, ended.body["name"]) == (200, "wst_mine")
+
+
+async def test_an_operator_makes_operators(api: Api) -> None:
+    made = await api.post("/tokens", {"name": "next", "scopes": ["operator", "admin"]})
+    assert made.body["scopes"] == ["admin", "operator"]
+    assert (await api.get("/tenants", token=made.body["token"])).status == 200
+    assert (await api.get("/jobs", token=made.body["token"])).status == 403
+
+
+async def test_quotas_are_changed_and_the_rest_stays(api: Api) -> None:
+    made = (await api.post("/tenants", {"name": "new", "weight": 3})).body
+    path = f"/tenants/{made['tenant_id']}"
+    changed = await api.call("PATCH", path, {"job_quota": 7})
+    assert (changed.status, changed.body["job_quota"], changed.body["weight"]) == (200, 7, 3)
+    await api.call("PATCH", path, {"requests_per_second": 9, "weight": 4, "name": "newer"})
+    (shown,) = [
+        tenant
+        for tenant in (await api.get("/tenants")).body["items"]
+        if tenant["tenant_id"] == made["tenant_id"]
+    ]
+    assert (shown["job_quota"], shown["requests_per_second"], shown["weight"]) == (7, 9, 4)
+    assert shown["name"] == "newer"
+    (tenant,) = await api.stores.tenants.read([UUID(made["tenant_id"])])
+    assert tenant.secrets == (made["secret"],)
+    for body, pointer in (({"weight": 0}, "/weight"), ({"name": ""}, "/name"), ({"x": 1}, "/x")):
+        refused = await api.call("PATCH", path, body)
+        assert (refused.status, refused.pointers) == (422, [pointer])
+    assert (await api.call("PATCH", path, {"name": "one"})).status == 409
+    assert (await api.call("PATCH", f"/tenants/{uuid4()}", {"weight": 1})).status == 404
+    assert (await api.call("PATCH", "/tenants/x", {"weight": 1})).status == 404
+
+
+async def test_a_secret_is_rotated_while_the_old_one_stays(api: Api) -> None:
+    made = (await api.post("/tenants", {"name": "new"})).body
+    path = f"/tenants/{made['tenant_id']}/rotate-secret"
+
+    async def secrets() -> tuple[str, ...]:
+        (tenant,) = await api.stores.tenants.read([UUID(made["tenant_id"])])
+        return tenant.secrets
+
+    rotated = await api.post(path)
+    assert (rotated.status, rotated.body["secret_count"]) == (200, 2)
+    assert await secrets() == (rotated.body["secret"], made["secret"])
+    again = await api.post(path)  # the answer was lost
+    assert await secrets() == (again.body["secret"], made["secret"])
+    finished = await api.post(path, {"finish": True})
+    assert (finished.body["secret_count"], finished.body["secret"]) == (1, None)
+    assert await secrets() == (again.body["secret"],)
+    assert (await api.post(f"/tenants/{uuid4()}/rotate-secret")).status == 404
+
+
+async def test_changes_of_a_tenant_at_once_are_all_made(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant_id = (await api.post("/tenants", {"name": "new"})).body["tenant_id"]
+    edit = api.stores.tenants.edit
+
+    async def edit_second(*given: Any) -> None:
+        monkeypatch.setattr(api.stores.tenants, "edit", edit)
+        await api.call("PATCH", f"/tenants/{tenant_id}", {"weight": 5})
+        await edit(*given)
+
+    monkeypatch.setattr(api.stores.tenants, "edit", edit_second)
+    changed = await api.call("PATCH", f"/tenants/{tenant_id}", {"job_quota": 6})
+    assert (changed.body["weight"], changed.body["job_quota"]) == (5, 6)

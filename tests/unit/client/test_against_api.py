@@ -24,7 +24,7 @@ from wheelsched.errors import (
 from wheelsched.testing import MemoryStore
 from wheelsched.wire.callback import write_instant
 from wheelsched.wire.schedule import Verdict
-from wheelsched.wire.tenant import Scope, TenantRequest, TokenRequest
+from wheelsched.wire.tenant import RotateRequest, Scope, TenantChanges, TenantRequest, TokenRequest
 from wheelsched.worker import Worker
 
 DAY = timedelta(days=1)
@@ -138,6 +138,11 @@ async def test_tenants_and_tokens(client: Client, url: str) -> None:
         assert [job async for job in reader.list_jobs()] == []
         with pytest.raises(NotAllowed):
             await reader.create_job(JOB)
+    changed = await client.update_tenant(tenant.tenant_id, TenantChanges(job_quota=9))
+    assert (changed.job_quota, changed.weight) == (9, tenant.weight)
+    assert (await client.rotate_secret(tenant.tenant_id)).secret not in (None, tenant.secret)
+    finished = await client.rotate_secret(tenant.tenant_id, RotateRequest(finish=True))
+    assert (finished.secret, finished.secret_count) == (None, 1)
     assert "another" in [each.name async for each in client.list_tenants()]
     assert [each.name async for each in client.list_tokens(tenant.tenant_id)] == ["reader"]
     assert (await client.revoke_token(made.token_id)).revoked_at is not None

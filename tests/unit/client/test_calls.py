@@ -16,7 +16,7 @@ from wheelsched.client import Client, JobFields, SyncClient
 from wheelsched.wire.job import JobDocument
 from wheelsched.wire.jobs import ResumeFrom
 from wheelsched.wire.run import RedriveRequest, RunAnswer
-from wheelsched.wire.tenant import TenantRequest, TokenRequest
+from wheelsched.wire.tenant import TenantChanges, TenantRequest, TokenRequest
 
 JOB_ID = UUID("018f3c2e-7a9b-7c3d-8e4f-5a6b7c8d9e0f")
 AT = datetime(2026, 11, 16, 14, tzinfo=UTC)
@@ -65,6 +65,7 @@ TENANT = {
     "job_quota": 1,
     "requests_per_second": 1,
     "created_at": "2026-11-16T14:00:00Z",
+    "secret": "whsec_a",
 }
 TOKEN = {
     "token_id": "ab",
@@ -73,6 +74,7 @@ TOKEN = {
     "scopes": ["read"],
     "created_at": "2026-11-16T14:00:00Z",
     "revoked_at": None,
+    "token": "wst_a",
 }
 
 
@@ -165,6 +167,18 @@ CASES = {
         "POST /api/v1/tenants",
         TENANT,
         {"name": "a", "weight": 1, "job_quota": 100_000, "requests_per_second": 1_000},
+    ),
+    "update_tenant": Case(
+        lambda c: c.update_tenant(JOB_ID, TenantChanges(weight=2)),
+        f"PATCH /api/v1/tenants/{JOB_ID}",
+        TENANT,
+        {"weight": 2},
+    ),
+    "rotate_secret": Case(
+        lambda c: c.rotate_secret(JOB_ID),
+        f"POST /api/v1/tenants/{JOB_ID}/rotate-secret",
+        TENANT,
+        {"finish": False},
     ),
     "create_token": Case(
         lambda c: c.create_token(TokenRequest(name="a")),

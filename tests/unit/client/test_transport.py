@@ -10,7 +10,15 @@ from tests.unit.client.server import Reply, Server, Unhurried, problem, reply
 
 from wheelsched import errors
 from wheelsched.client import Client, ClientConfig
-from wheelsched.errors import ApiError, ApiUnavailable, InvalidAnswer, InvalidApiUrl
+from wheelsched.errors import (
+    ApiError,
+    ApiUnavailable,
+    InvalidAnswer,
+    InvalidApiUrl,
+    NotFound,
+    SecretLost,
+)
+from wheelsched.wire.tenant import TenantRequest, TokenRequest
 
 JOB_ID = UUID(int=7)
 SHARDS = reply({"items": [], "free_partitions": [1]})
@@ -105,6 +113,51 @@ async def test_an_edit_of_a_version_is_not_sent_again_when_it_may_have_arrived(
     (seen,) = server.seen
     assert seen.headers["if-match"] == '"3"'
     assert seen.headers["content-type"] == "application/merge-patch+json"
+
+
+@pytest.mark.parametrize("failure", [Reply(503), Reply(is_cut=True)])
+async def test_a_job_that_is_gone_when_its_deletion_is_sent_again_was_deleted(
+    server: Server, client: Client, failure: Reply
+) -> None:
+    server.replies = [failure, problem(404, "job-not-found")]
+    assert await client.delete_job(JOB_ID) is None
+    assert len(server.seen) == 2
+
+
+async def test_a_job_that_is_gone_before_is_not_found(server: Server, client: Client) -> None:
+    server.replies = [problem(429, "rate-exceeded"), problem(404, "job-not-found")]
+    with pytest.raises(NotFound):
+        await client.delete_job(JOB_ID)
+    server.replies = [Reply(is_cut=True), problem(404, "job-not-found")]
+    with pytest.raises(NotFound):
+        await client.pause_job(JOB_ID)
+
+
+async def test_a_secret_that_was_lost_is_no_success(server: Server, client: Client) -> None:
+    token = {
+        "token_id": "ab",
+        "tenant_id": str(JOB_ID),
+        "name": "ci",
+        "scopes": ["read"],
+        "created_at": "2026-01-01T00:00:00Z",
+        "revoked_at": None,
+    }
+    server.replies = [Reply(is_cut=True), reply(token, 201)]
+    with pytest.raises(SecretLost, match="ab"):
+        await client.create_token(TokenRequest(name="ci"))
+    tenant = {
+        "tenant_id": str(JOB_ID),
+        "name": "new",
+        "weight": 1,
+        "job_quota": 1,
+        "requests_per_second": 1,
+        "created_at": "2026-01-01T00:00:00Z",
+    }
+    server.replies = [Reply(is_cut=True), reply(tenant, 201)]
+    with pytest.raises(SecretLost, match=str(JOB_ID)):
+        await client.create_tenant(TenantRequest(name="new"))
+    with pytest.raises(SecretLost, match="once more"):
+        await client.rotate_secret(JOB_ID)
 
 
 async def test_nobody_there_is_tried_again_and_then_said(clock: Unhurried) -> None:

@@ -48,6 +48,7 @@ def test_tags_stay_as_they_were_written() -> None:
         ({"k" * 65: "a"}, "/tags/" + "k" * 64),
         ({"a/b": "v" * 256}, "/tags/a~1b"),
         ({"a": "b\nc"}, "/tags/a"),
+        ({"a:b": "c"}, "/tags/a:b"),
         ({f"tag{n}": "" for n in range(MAX_TAGS + 1)}, "/tags"),
     ],
 )

@@ -65,7 +65,7 @@ def test_the_preview_counts_what_the_backfill_fills() -> None:
     job, schedule = hourly()
     for until_us in (MIDNIGHT + 1, MIDNIGHT + HOUR, MIDNIGHT + HOUR + 1, MIDNIGHT + 10 * HOUR):
         runs = backfill(job, schedule, MIDNIGHT, until_us, NOW_US)
-        assert count_backfill(schedule, MIDNIGHT, until_us) == len(runs)
+        assert count_backfill(schedule, MIDNIGHT, until_us, NOW_US) == len(runs)
 
 
 @pytest.mark.parametrize(

@@ -27,29 +27,41 @@ WHERE dead.tenant_id = current_tenant()
 ORDER BY dead.due_at, dead.job_id
 LIMIT $6;
 
+-- name: lock_requested
+-- Requests for one job come one after the other, so that instants which are free stay free until
+-- they are taken; and the job is not removed meanwhile.
+SELECT job_id FROM jobs WHERE job_id = $1 FOR NO KEY UPDATE;
+
+-- name: list_taken
+SELECT due_at, request_id FROM runs
+WHERE job_id = $1 AND due_at = ANY ($2::timestamptz[])
+ORDER BY due_at;
+
+-- name: list_requested
+SELECT due_at FROM runs
+WHERE job_id = $1 AND due_at >= $2 AND request_id = $3
+ORDER BY due_at
+LIMIT $4;
+
 -- name: request_runs
--- They begin as if they waited for a retry: only the shard that owns them may arm them. The lock
--- keeps their jobs from being removed meanwhile.
-WITH given AS (
-    SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::timestamptz[])
-        AS run (job_id, due_at, trigger, backfill_of)
-), known AS (
-    SELECT job_id, tenant_id, partition FROM jobs WHERE job_id = ANY ($1::uuid[]) FOR KEY SHARE
-), added AS (
+-- They begin as if they waited for a retry: only the shard that owns them may arm them.
+WITH added AS (
     INSERT INTO runs (
-        job_id, due_at, tenant_id, partition, state, trigger, lane, backfill_of, retry_at, had_retry
+        job_id, due_at, tenant_id, partition, state, trigger, lane, backfill_of, retry_at,
+        had_retry, request_id
     )
-    SELECT given.job_id, given.due_at, known.tenant_id, known.partition, 'retrying', given.trigger,
+    SELECT jobs.job_id, given.due_at, jobs.tenant_id, jobs.partition, 'retrying', given.trigger,
         CASE given.trigger WHEN 'backfill' THEN 'late' ELSE 'on_time' END,
-        given.backfill_of, given.due_at, true
-    FROM given JOIN known USING (job_id)
-    ON CONFLICT DO NOTHING
+        given.backfill_of, given.due_at, true, $5
+    FROM jobs, unnest($2::timestamptz[], $3::text[], $4::timestamptz[])
+        AS given (due_at, trigger, backfill_of)
+    WHERE jobs.job_id = $1
     RETURNING job_id, due_at, tenant_id, partition, retry_at
 ), waiting AS (
     INSERT INTO retries (job_id, due_at, tenant_id, partition, retry_at)
     SELECT job_id, due_at, tenant_id, partition, retry_at FROM added
 )
-SELECT job_id, due_at, pg_notify('wheelsched', partition || ' ' || job_id) FROM added;
+SELECT pg_notify('wheelsched', partition || ' ' || job_id) FROM added LIMIT 1;
 
 -- name: cancel_run
 WITH before AS (

@@ -66,6 +66,18 @@ SET state = $2, version = version + 1, updated_at = clock_timestamp(),
 WHERE job_id = $1 AND state = $3
 RETURNING version;
 
+-- name: write_skip
+-- The last of these due times may have a row: it was armed when an earlier pause withdrew it.
+INSERT INTO runs (
+    job_id, due_at, tenant_id, partition, state, finished_at, skip_reason, missed_count,
+    missed_since
+)
+SELECT job_id, $2, tenant_id, partition, 'skipped', clock_timestamp(), $3, $4, $5
+FROM jobs WHERE job_id = $1
+ON CONFLICT (job_id, due_at) DO UPDATE
+SET missed_count = excluded.missed_count, missed_since = excluded.missed_since
+WHERE runs.state = 'skipped' AND runs.skip_reason = excluded.skip_reason;
+
 -- name: delete_job
 DELETE FROM jobs WHERE job_id = $1;
 

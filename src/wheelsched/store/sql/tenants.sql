@@ -6,6 +6,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT DO NOTHING
 RETURNING true;
 
+-- name: lock_tenant
+SELECT * FROM tenants WHERE tenant_id = $1 FOR NO KEY UPDATE;
+
 -- name: edit_tenant
 UPDATE tenants
 SET name = $2, weight = $3, job_quota = $4, requests_per_second = $5, secrets = $6

@@ -1,0 +1,53 @@
+"""Runs that a person asks for, on Postgres.
+
+Invariant: the runs of a request are all there or none is, in the order in which they were given,
+and at instants that no other run has. A request that is sent again finds the runs that it made.
+"""
+
+from collections.abc import Sequence
+
+from wheelsched.core.audit import asked
+from wheelsched.core.model import RunKey
+from wheelsched.core.request import moved_past
+from wheelsched.errors import JobNotFound
+from wheelsched.ports import Caller, RequestedRun
+from wheelsched.store.audit import note
+from wheelsched.store.connection import Connection
+from wheelsched.store.database import Database
+from wheelsched.store.queries import load_queries
+
+QUERIES = load_queries("history.sql")
+
+
+async def request_runs(
+    database: Database, caller: Caller, runs: Sequence[RequestedRun]
+) -> list[RunKey]:
+    """Puts the runs of one request in line, and gives their keys."""
+    job_id, request_id = runs[0].key.job_id, runs[0].request_id
+    async with database.tenant(caller) as connection:
+        if await connection.fetchval(QUERIES["lock_requested"], job_id) is None:
+            raise JobNotFound
+        due_us = [run.key.due_us for run in runs]
+        while taken := await connection.fetch(QUERIES["list_taken"], job_id, due_us):
+            if request_id is not None and any(row["request_id"] == request_id for row in taken):
+                return await _made_before(connection, runs)
+            due_us = moved_past(due_us, taken[-1]["due_at"])
+        await connection.execute(
+            QUERIES["request_runs"],
+            job_id,
+            due_us,
+            [run.trigger for run in runs],
+            [run.backfill_of_us for run in runs],
+            request_id,
+        )
+        keys = [RunKey(job_id, each_us) for each_us in due_us]
+        await note(connection, caller.tenant_id, caller.actor, asked("request", keys))
+    return keys
+
+
+async def _made_before(connection: Connection, runs: Sequence[RequestedRun]) -> list[RunKey]:
+    job_id, first_us = runs[0].key
+    rows = await connection.fetch(
+        QUERIES["list_requested"], job_id, first_us, runs[0].request_id, len(runs)
+    )
+    return [RunKey(job_id, row["due_at"]) for row in rows]

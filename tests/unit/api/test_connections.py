@@ -1,0 +1,152 @@
+"""What comes over a socket before it is a request, or instead of one."""
+
+import asyncio
+import gzip
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+import pytest
+from tests.api import Answered, Api, document, serve
+
+from wheelsched.testing import MemoryStore
+
+DEADLINE_S = 60
+HOST = b"Host: localhost\r\n"
+JSON = b"Content-Type: application/json\r\n"
+GET = b"GET /api/v1/jobs HTTP/1.1\r\n"
+POST = b"POST /api/v1/jobs HTTP/1.1\r\n"
+
+
+@asynccontextmanager
+async def serving(**settings: Any) -> AsyncIterator[Api]:
+    store = MemoryStore(lambda: time.time_ns() // 1_000)
+    async with serve(store, store, **settings) as api, asyncio.timeout(DEADLINE_S):
+        yield api
+
+
+class Line:
+    """A connection of a stranger."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def send(self, sent: bytes) -> None:
+        self._writer.write(sent)
+
+    async def answer(self) -> Answered:
+        """One answer, which is a problem."""
+        head = (await self._reader.readuntil(b"\r\n\r\n")).decode()
+        first, *lines = head.strip().split("\r\n")
+        headers: Any = {name.lower(): value for name, value in (line.split(": ") for line in lines)}
+        body = await self._reader.readexactly(int(headers["content-length"]))
+        assert headers["content-type"].startswith("application/problem+json"), head
+        return Answered(int(first.split()[1]), headers, msgspec.json.decode(body))
+
+    async def rest(self) -> bytes:
+        """What comes until the connection is closed."""
+        return await self._reader.read()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+
+@asynccontextmanager
+async def opened(api: Api, sent: bytes) -> AsyncIterator[Line]:
+    host, _, port = api.url.removeprefix("http://").rpartition(":")
+    line = Line(*await asyncio.open_connection(host, int(port)))
+    line.send(sent)
+    try:
+        yield line
+    finally:
+        await line.close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"\x16\x03\x01\x00\xa5hello\r\n\r\n", 400),
+        (b"GET / HTTP/9.9\r\n\r\n", 400),
+        (GET + b"\r\n", 400),  # it names no host
+        (GET + HOST + b"X-A: " + b"a" * 20_000 + b"\r\n\r\n", 431),
+        (GET + HOST + b"X-A: " + b"a" * 70_000 + b"\r\n\r\n", 431),
+        (GET + HOST + b"".join(b"X-%d: a\r\n" % n for n in range(500)) + b"\r\n", 431),
+        (POST + HOST + b"Content-Length: abc\r\n\r\n", 400),
+        (POST + HOST + JSON + b"Transfer-Encoding: chunked\r\n\r\nZZ\r\n\r\n", 400),
+    ],
+)
+async def test_what_is_no_request_is_a_problem_all_the_same(sent: bytes, status: int) -> None:
+    async with serving() as api, opened(api, sent) as line:
+        refused = await line.answer()
+        assert (refused.status, refused.body["status"]) == (status, status)
+        assert refused.body["detail"]
+
+
+async def test_a_body_that_ends_in_the_middle_is_no_fault_of_the_api() -> None:
+    async with serving() as api:
+        head = POST + HOST + JSON + f"Authorization: Bearer {api.token}\r\n".encode()
+        chunked = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
+        async with opened(api, head + chunked) as line:
+            line.send(b"ZZ\r\n\r\n")
+            assert (await line.answer()).status == 400
+
+
+@pytest.mark.parametrize("body", [b"no gzip", gzip.compress(b'{"name": 1}')])
+async def test_nothing_is_unpacked(body: bytes) -> None:
+    async with serving() as api:
+        for encoding in ("gzip", "deflate", "br", "x"):
+            refused = await api.post("/jobs", body, headers={"Content-Encoding": encoding})
+            assert (refused.status, refused.body["type"][-18:]) == (415, "content-compressed")
+        plain = await api.post("/jobs", document(), headers={"Content-Encoding": "identity"})
+        assert plain.status == 201
+
+
+async def test_who_is_refused_sends_no_body_and_no_further_request() -> None:
+    async with serving() as api:
+        for authorization, path, status in (
+            (b"Authorization: Bearer wst_nobody\r\n", b"/jobs", 401),
+            (f"Authorization: Bearer {api.token}\r\n".encode(), b"/jobs", 413),
+        ):
+            head = b"POST /api/v1" + path + b" HTTP/1.1\r\n" + HOST + JSON + authorization
+            async with opened(api, head + b"Content-Length: 99000000\r\n\r\n{") as line:
+                refused = await line.answer()
+                assert (refused.status, refused.headers["connection"]) == (status, "close")
+                assert await line.rest() == b""
+
+
+@pytest.mark.parametrize("sent", [b"", GET, GET + HOST])
+async def test_a_head_that_does_not_come_is_not_waited_for(sent: bytes) -> None:
+    async with serving(head_timeout_ms=20) as api, opened(api, sent) as line:
+        assert (await line.answer()).status == 408
+        assert await line.rest() == b""
+
+
+async def test_a_head_that_came_may_have_a_slow_body() -> None:
+    async with serving(head_timeout_ms=20, body_timeout_ms=200) as api:
+        head = POST + HOST + JSON + f"Authorization: Bearer {api.token}\r\n".encode()
+        async with opened(api, head + b"Content-Length: 9\r\n\r\n{") as line:
+            slow = await line.answer()
+        assert slow.status == 408
+        assert slow.body["request_id"]  # it was the request that was given up, not the connection
+
+
+async def test_beyond_its_connections_the_api_takes_none() -> None:
+    async with (
+        serving(max_connections=2, head_timeout_ms=DEADLINE_S * 1_000) as api,
+        opened(api, GET) as first,
+        opened(api, GET),
+    ):
+        async with opened(api, GET) as refused:
+            told = await refused.answer()
+            assert (told.status, told.body["type"][-8:]) == (503, "api-busy")
+            assert await refused.rest() == b""
+        first.send(HOST + b"Connection: close\r\n\r\n")
+        assert (await first.answer()).status == 401
+        assert await first.rest() == b""
+        async with opened(api, GET + HOST + b"\r\n") as next_one:
+            assert (await next_one.answer()).status == 401

@@ -1,0 +1,47 @@
+"""What a pause leaves behind."""
+
+from uuid import uuid4
+
+import pytest
+
+from wheelsched.core.compile import compile_schedule
+from wheelsched.core.misfire import Skip
+from wheelsched.core.model import SkipReason
+from wheelsched.core.pause import paused_over
+from wheelsched.core.spec import Spec
+
+SECOND = 1_000_000
+HOUR = 3_600 * SECOND
+EVERY = compile_schedule(Spec(kind="every", expression="10s"), uuid4(), 0)
+
+
+def skip(first_s: int, last_s: int, count: int) -> Skip:
+    return Skip(
+        reason=SkipReason.PAUSED, count=count, first_us=first_s * SECOND, last_us=last_s * SECOND
+    )
+
+
+@pytest.mark.parametrize(
+    ("paused_s", "resumed_s", "withdrawn_s", "missed"),
+    [
+        (3_601, 3_609, (), None),
+        (3_601, 3_610, (), skip(3_610, 3_610, 1)),
+        (3_600, 3_645, (), skip(3_610, 3_640, 4)),
+        (3_601, 3_645, (3_610, 3_620), skip(3_630, 3_640, 2)),
+        (3_601, 3_645, (3_610, 3_620, 3_640), skip(3_630, 3_640, 2)),
+        (3_601, 3_645, (3_610, 3_620, 3_630, 3_640), None),
+        (3_645, 3_645, (), None),
+    ],
+)
+def test_a_pause_is_one_stretch_of_due_times(
+    paused_s: int, resumed_s: int, withdrawn_s: tuple[int, ...], missed: Skip | None
+) -> None:
+    withdrawn_us = {each * SECOND for each in withdrawn_s}
+    assert paused_over(EVERY, paused_s * SECOND, resumed_s * SECOND, withdrawn_us) == missed
+
+
+def test_a_one_off_that_was_paused_over_its_time() -> None:
+    spec = Spec(kind="at", expression="1970-01-01T01:00:00Z")
+    once = compile_schedule(spec, uuid4(), 0)
+    assert paused_over(once, HOUR - 1, 2 * HOUR, ()) == skip(3_600, 3_600, 1)
+    assert paused_over(once, HOUR, 2 * HOUR, ()) is None
