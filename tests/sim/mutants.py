@@ -282,7 +282,7 @@ def backfill_leaves_one_out(_: Simulation) -> Iterator[None]:
 
     async def request_less(
         self: MemoryHistory, caller: Caller, runs: Sequence[RequestedRun]
-    ) -> set[RunKey]:
+    ) -> list[RunKey]:
         return await request(self, caller, runs[:-1] if len(runs) > 1 else runs)
 
     with patch.object(MemoryHistory, "request", request_less):
