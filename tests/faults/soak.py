@@ -9,7 +9,7 @@ from tests.faults.experiment import Load, Scenario
 from tests.faults.world import World
 
 SOAK_S = float(os.environ.get("FAULTS_SOAK", "180"))
-CI_SOAK_S = 15.0  # within what `make test` may take; `make faults` soaks for three minutes
+CI_SOAK_S = 10.0  # within what `make test` may take; `make faults` soaks for three minutes
 REST_S = (1.0, 6.0)
 SHARDS = ("shard-1", "shard-2", "shard-3")
 

@@ -221,8 +221,8 @@ class World:
                 await self.stop(name)
         for program in (self.api, self.worker, self.other):
             await program.stop()
-        for one in (*self.shards.values(), self.api):
-            self.require(not one.complaints, f"{one.name}: {one.complaints[:1]}")
+        for name, shard in self.shards.items():
+            self.require(not shard.complaints, f"{name}: {shard.complaints[:1]}")
 
     async def dump(self, healed_us: int) -> Observation:
         """The three logs, and what was seen beside them."""
