@@ -124,7 +124,7 @@ def update_tenant(
         int | None, typer.Option("--requests-per-second", "--rate", min=1, help="Of the API.")
     ] = None,
 ) -> Output:
-    """Change a tenant. Shards and API processes know of it within a minute."""
+    """Change a tenant. The API knows of it within seconds, shards within two minutes."""
     changes = TenantChanges(
         name=name, weight=weight, job_quota=job_quota, requests_per_second=requests_per_second
     )
