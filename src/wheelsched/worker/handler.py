@@ -68,6 +68,9 @@ def _call_in_thread(function: Callable[..., object], *arguments: object) -> obje
     except StopIteration as error:
         # A future refuses it, and would stay without a result for ever.
         raise RuntimeError(f"the handler let a StopIteration out: {error}") from error
+    except KeyboardInterrupt as error:
+        # On the loop it would end the worker; Ctrl-C goes to the main thread, and never to this.
+        raise RuntimeError(f"the handler raised KeyboardInterrupt: {error}") from error
 
 
 def _is_any(is_kind: Callable[[Any], bool], function: Callable[..., object]) -> bool:

@@ -1,6 +1,7 @@
 """What a worker answers, from the bytes that come in to those that go out."""
 
 import asyncio
+import signal
 
 import msgspec
 import pytest
@@ -39,7 +40,7 @@ def understood(answer: Answer) -> Outcome:
     )
 
 
-def raising(error: Exception) -> Worker:
+def raising(error: BaseException) -> Worker:
     worker = make_worker()
 
     @worker.job("report")
@@ -129,6 +130,62 @@ async def test_a_handler_whose_own_task_was_cancelled_has_failed() -> None:
         raise asyncio.CancelledError
 
     assert isinstance(understood(await send(worker, single())), Failed)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (SystemExit(2), b"SystemExit: 2"),
+        (GeneratorExit("over"), b"GeneratorExit: over"),
+        (BaseException("of no kind"), b"BaseException: of no kind"),
+    ],
+)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_what_would_end_the_process_ends_the_attempt(
+    error: BaseException, told: bytes, is_async: bool
+) -> None:
+    worker = raising(error)
+
+    @worker.job("in a thread")
+    def handle(payload: object) -> None:
+        raise error
+
+    job_name = "report" if is_async else "in a thread"
+    answer = await send(worker, single(job_name=job_name))
+    assert (answer.status, answer.body) == (500, told)
+
+
+async def test_a_thread_is_interrupted_by_nobody_but_its_handler() -> None:
+    worker = make_worker()
+
+    @worker.job("report")
+    def handle(payload: object) -> None:
+        raise KeyboardInterrupt
+
+    answer = await send(worker, single())
+    assert (answer.status, b"KeyboardInterrupt" in answer.body) == (500, True)
+
+
+def test_ctrl_c_in_the_middle_of_a_handler_still_ends_the_worker() -> None:
+    async def serve() -> None:
+        worker = make_worker()
+
+        @worker.job("report")
+        async def handle(payload: object) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+        await send(worker, single())
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(serve())
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(task)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            loop.run_until_complete(task)
+    finally:
+        loop.close()
 
 
 async def test_an_error_is_cut_and_any_text() -> None:
