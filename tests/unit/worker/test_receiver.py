@@ -267,7 +267,7 @@ async def test_a_duplicate_of_a_run_at_work_comes_back_later() -> None:
         (signed("key", b"{}", secrets=(OTHER_SECRET,)), 401),
         (signed("key", b"{}", at_s=NOW_S - 3_600), 401),
         ({"webhook-signature": ""}, 401),
-        ({"wheelsched-attempt": "many"}, 400),
+        (single(headers={"wheelsched-attempt": "many"})[0], 400),
     ],
 )
 async def test_a_request_that_is_no_callback_reaches_no_handler(
@@ -276,6 +276,34 @@ async def test_a_request_that_is_no_callback_reaches_no_handler(
     worker = raising(AssertionError("never called"))
     written, body = single()
     assert (await send(worker, (written | headers, body))).status == status
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"wheelsched-job-id": "018f3c2e-7a9b-7c3d-8e4f-000000000000"},
+        {"wheelsched-job-name": "another"},
+        {"wheelsched-run-id": run_id(5)},
+        {"wheelsched-fencing-token": str(2**63 - 1)},
+    ],
+)
+async def test_an_overheard_request_cannot_be_sent_again_as_another(
+    changed: dict[str, str],
+) -> None:
+    worker = make_worker()
+    seen: list[int] = []
+
+    @worker.job()
+    async def handle(payload: object, run: Run) -> None:
+        seen.append(run.token)
+        if len(seen) == 1:
+            raise ValueError
+
+    headers, body = single()
+    assert (await send(worker, (headers, body))).status == 500
+    assert (await send(worker, (headers | changed, body))).status == 401
+    assert len(seen) == 1
+    assert (await send(worker, single(headers={"wheelsched-attempt": "2"}))).status == 200
 
 
 async def test_a_body_over_the_limit_is_not_even_verified() -> None:
