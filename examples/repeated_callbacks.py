@@ -40,17 +40,17 @@ class Reports:
         self.written.append(report.customer)
 
 
+def signature(key: str, now_s: str, signed: bytes) -> str:
+    secret = base64.b64decode(SECRET.removeprefix("whsec_"))
+    digest = hmac.digest(secret, f"{key}.{now_s}.".encode() + signed, hashlib.sha256)
+    return f"v1,{base64.b64encode(digest).decode()}"
+
+
 def callback(customer: int, attempt: int) -> tuple[bytes, dict[str, str]]:
     """The request of one attempt of one run; the key is the same for all of them."""
     body = b'{"customer": %d}' % customer
     key, now_s = f"{JOB_ID}:{customer}", str(int(time.time()))
-    signed = f"{key}.{now_s}.".encode() + body
-    secret = base64.b64decode(SECRET.removeprefix("whsec_"))
-    signature = base64.b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()
-    return body, {
-        "webhook-id": key,
-        "webhook-timestamp": now_s,
-        "webhook-signature": f"v1,{signature}",
+    headers = {
         "wheelsched-run-id": f"{JOB_ID.replace('-', '')}-{customer}",
         "wheelsched-job-id": JOB_ID,
         "wheelsched-job-name": "weekly-report",
@@ -58,6 +58,13 @@ def callback(customer: int, attempt: int) -> tuple[bytes, dict[str, str]]:
         "wheelsched-attempt": str(attempt),
         "wheelsched-fencing-token": str(attempt),
         "wheelsched-trigger": "schedule",
+        "wheelsched-timeout-ms": "120000",
+    }
+    return body, headers | {
+        "wheelsched-signature": signature(key, now_s, "\n".join(headers.values()).encode()),
+        "webhook-id": key,
+        "webhook-timestamp": now_s,
+        "webhook-signature": signature(key, now_s, body),
     }
 
 

@@ -3,7 +3,8 @@
 Invariant: what `prepare` makes is complete: a single callback is one bytes object, head and body,
 sent as it stands unless its signature has grown old. A batch is put together at its time out of
 elements that are encoded, and only then signed, because only then its runs are known. No line of a
-head holds anything but printable ASCII, whatever is stored.
+head holds anything but printable ASCII, whatever is stored. What a single callback says of its run
+in headers is signed too, so that none of them can be another: a batch says it in its body.
 
 `traceparent` needs no randomness. The trace is that of the run, whatever the attempt, and its id a
 hash of the run's key; the span is the attempt, and its id the fencing token, of which no two
@@ -31,19 +32,11 @@ _SIGNATURE: Final = f"{wire.WEBHOOK_TIMESTAMP}: %d\r\n{wire.WEBHOOK_SIGNATURE}: 
 _KEYS: Final = f"{wire.IDEMPOTENCY_KEY}: %s\r\n{wire.WEBHOOK_ID}: %s\r\n{wire.TRACEPARENT}: %s\r\n"
 _LENGTH: Final = "Content-Length: %d\r\n\r\n"
 _BATCH_HEAD: Final = _SIGNATURE + _KEYS + _LENGTH
+_BOTH_SIGNATURES: Final = f"{_SIGNATURE}{wire.SIGNATURE}: %s\r\n"
 _CALLBACK_HEAD: Final = (
-    _SIGNATURE
-    + _KEYS
-    + f"{wire.RUN_ID}: %s\r\n"
-    + f"{wire.JOB_ID}: %s\r\n"
-    + f"{wire.JOB_NAME}: %s\r\n"
-    + f"{wire.SCHEDULED_AT}: %s\r\n"
-    + f"{wire.ATTEMPT}: %d\r\n"
-    + f"{wire.FENCING_TOKEN}: %d\r\n"
-    + f"{wire.TRIGGER}: %s\r\n"
-    + f"{wire.TIMEOUT_MS}: %d\r\n"
-    + _LENGTH
+    _BOTH_SIGNATURES + _KEYS + "".join(f"{name}: %s\r\n" for name in wire.SIGNED) + _LENGTH
 )
+_SIGNED: Final = tuple(f"{name}: ".encode() for name in wire.SIGNED)
 
 
 class Request(NamedTuple):
@@ -100,23 +93,27 @@ def _encode_element(callback: Callback, run_id: str) -> bytes:
 
 
 def _encode_request(route: HttpRoute, callback: Callback, run_id: str, key: str) -> bytes:
-    """A whole request. Its signature comes first of what is its own: see `_signed_again`."""
+    """A whole request. Its signatures come first of what is its own: see `_signed_again`."""
     payload = callback.payload
     timestamp = callback.send_at_us // SECOND
-    head = _CALLBACK_HEAD % (
-        timestamp,
-        sign(callback.secrets, key, timestamp, payload),
-        key,
-        key,
-        _traceparent(run_id, callback.token),
+    values = (
         run_id,
         _write_job_id(run_id),
         wire.write_name(callback.job_name),
         wire.write_instant(callback.scheduled_us),
-        callback.attempt,
-        callback.token,
-        callback.trigger,
-        callback.timeout_us // MILLISECOND,
+        str(callback.attempt),
+        str(callback.token),
+        callback.trigger.value,
+        str(callback.timeout_us // MILLISECOND),
+    )
+    head = _CALLBACK_HEAD % (
+        timestamp,
+        sign(callback.secrets, key, timestamp, payload),
+        sign(callback.secrets, key, timestamp, "\n".join(values).encode("ascii")),
+        key,
+        key,
+        _traceparent(run_id, callback.token),
+        *values,
         len(payload),
     )
     return b"%b%b%b" % (route.head, head.encode("ascii"), payload)
@@ -124,11 +121,15 @@ def _encode_request(route: HttpRoute, callback: Callback, run_id: str, key: str)
 
 def _signed_again(route: HttpRoute, prepared: Prepared, now_us: int) -> bytes:
     own = prepared.content[len(route.head) :]
-    _, _, rest = own.split(END, 2)  # without its timestamp and its signature
-    _, _, body = rest.partition(END + END)
+    _, _, _, rest = own.split(END, 3)  # without its timestamp and its signatures
+    head, _, body = rest.partition(END + END)
+    values = [line.partition(b": ")[2] for line in head.split(END) if line.startswith(_SIGNED)]
     timestamp = now_us // SECOND
-    signature = sign(prepared.secrets, prepared.idempotency_key, timestamp, body)
-    signed = _SIGNATURE % (timestamp, signature)
+    signed = _BOTH_SIGNATURES % (
+        timestamp,
+        sign(prepared.secrets, prepared.idempotency_key, timestamp, body),
+        sign(prepared.secrets, prepared.idempotency_key, timestamp, b"\n".join(values)),
+    )
     return b"%b%b%b" % (route.head, signed.encode("ascii"), rest)
 
 

@@ -1,7 +1,8 @@
 """Signatures of callbacks: Standard Webhooks, HMAC-SHA256.
 
 Invariant: `v1,<base64>` for each secret, newest first, over `id.timestamp.body`, byte for byte as
-they are sent. The timestamp is a second of the database's clock, as every time that leaves here.
+they are sent, or over what headers say in the place of the body. The timestamp is a second of the
+database's clock, as every time that leaves here.
 """
 
 from base64 import b64decode, b64encode
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def sign(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes) -> str:
-    """The value of `webhook-signature`: a receiver needs to know one of the secrets."""
+    """The value of a signature's header: a receiver needs to know one of the secrets."""
     head = b"%b.%d." % (message_id.encode(), timestamp)
     return " ".join([_signature(secret, head, body) for secret in secrets])
 

@@ -11,6 +11,10 @@ class InvalidHandler(WorkerError, TypeError):
     """a handler takes the payload, or the payload and the run"""
 
 
+class HandlerUnfinished(WorkerError, TypeError):
+    """the handler returned a generator, which nobody goes through: it has not done its work"""
+
+
 class HandlerTaken(WorkerError, ValueError):
     """the worker has a handler for this job already"""
 

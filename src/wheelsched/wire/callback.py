@@ -4,7 +4,9 @@ Invariant: dispatcher and worker SDK read and write callbacks by this file alone
 of them writes the other reads.
 
 The signature is that of Standard Webhooks: of `id.timestamp.body`, where the id is the value of
-`webhook-id`. A request of several runs has an id of its own, made of the ids of its runs.
+`webhook-id`. A request of several runs has an id of its own, made of the ids of its runs. What a
+request of one run says of it stands in headers: `wheelsched-signature` is the same signature, of
+`id.timestamp.values`, where the values are those of `SIGNED`, a line each.
 """
 
 import hashlib
@@ -34,6 +36,10 @@ FENCING_TOKEN: Final = "wheelsched-fencing-token"  # noqa: S105 - a number, and 
 TRIGGER: Final = "wheelsched-trigger"
 TIMEOUT_MS: Final = "wheelsched-timeout-ms"  # within which a run that was accepted heartbeats
 TRACEPARENT: Final = "traceparent"
+SIGNATURE: Final = "wheelsched-signature"
+SIGNED: Final = (
+    *(RUN_ID, JOB_ID, JOB_NAME, SCHEDULED_AT, ATTEMPT, FENCING_TOKEN, TRIGGER, TIMEOUT_MS),
+)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)

@@ -1,7 +1,8 @@
 """An attempt on the worker's side: from its delivery to its outcome.
 
 Invariant: whatever happens is an outcome, and a run that is no success left no note that it is
-done. Only a cancellation that nobody gave a reason for comes out as one.
+done. Only a cancellation that nobody gave a reason for comes out as one, and Ctrl-C: what else a
+handler raises, `sys.exit()` too, is its attempt's end and not the worker's.
 
     decode the payload ─► check the token ─► claim the key ─► call the handler ─► note and commit
 """
@@ -84,8 +85,20 @@ class Attempt:
                 raise
             error = self._reason or "the handler was cancelled"
             return Failed(error=error, http_status=UNAVAILABLE)
-        except Exception as error:  # noqa: BLE001 - a handler may raise anything
+        except KeyboardInterrupt:  # on the loop it is Ctrl-C; threads never get one
+            raise
+        except GeneratorExit as error:
+            if not self._is_running():  # the task is thrown away, and not the handler's word
+                raise
             return self._failure(error)
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything
+            return self._failure(error)
+
+    def _is_running(self) -> bool:
+        try:
+            return asyncio.current_task() is self.task
+        except RuntimeError:  # no loop runs
+            return False
 
     async def _perform(self) -> Outcome:
         handler, delivery = self._handler, self.delivery
@@ -104,7 +117,7 @@ class Attempt:
             await handler.call(payload, run, self._equipment.threads)
         return Succeeded()
 
-    def _failure(self, error: Exception) -> Outcome:
+    def _failure(self, error: BaseException) -> Outcome:
         message = _message(error)
         match error:
             case errors.Reject() | errors.InvalidPayload():
@@ -131,7 +144,7 @@ class Attempt:
         return Failed(error=named, http_status=FAILED)
 
 
-def _message(error: Exception) -> str:
+def _message(error: BaseException) -> str:
     try:
         return _shown(str(error))
     except Exception:  # noqa: BLE001 - a class of the user's own, whose message is broken

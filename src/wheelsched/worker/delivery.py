@@ -1,8 +1,9 @@
 """Deliveries: what a verified request asks for, and a run as its handler sees it.
 
-Invariant: the idempotency key is always one that was signed: `webhook-id` of a request of one run,
-a field of the body of a request of several, whose id names just these runs. So a request cannot be
-turned from the one kind into the other.
+Invariant: all that is read of a run was signed, but for its trace: its key is the `webhook-id` of a
+request of one run, whose headers have a signature of their own, or a field of the body of a request
+of several, whose id names just these runs. So a request cannot be turned from the one kind into the
+other.
 """
 
 from collections.abc import Callable, Mapping

@@ -14,6 +14,9 @@ from tests.workers import Received, Worker, running_worker
 from wheelsched.core.model import RunKey, Trigger
 from wheelsched.core.outcome import Accepted, Failed, Gone, Rejected, Succeeded
 from wheelsched.dispatch.http import HttpDispatcher
+from wheelsched.errors import SignatureMismatch
+from wheelsched.wire.callback import SIGNATURE, SIGNED
+from wheelsched.worker.signature import Verifier
 
 
 async def test_a_worker_gets_the_payload_byte_for_byte(world: World, worker: Worker) -> None:
@@ -125,6 +128,28 @@ async def test_what_is_sent_long_after_its_time_is_signed_again(
         Webhook(SECRET).verify(received.body, dict(received.headers))
         assert len(received.headers.getall("webhook-signature")) == 1
         assert received.headers["wheelsched-run-id"]
+
+
+@pytest.mark.parametrize("late_us", [0, 10 * MINUTE_US])
+async def test_the_sdk_takes_what_is_sent_and_nothing_of_it_changed(
+    world: World, worker: Worker, late_us: int
+) -> None:
+    await world.send(
+        worker.url,
+        job_name="Wöchentlich: 100 %",
+        secrets=(SECRET, OLD_SECRET),
+        send_at_us=world.now_us - late_us,
+    )
+    (received,) = worker.received
+    headers = {name.lower(): value for name, value in received.headers.items()}
+    said = {name for name in headers if name.startswith("wheelsched-")}
+    assert said == {*SIGNED, SIGNATURE}
+    for secret in (SECRET, OLD_SECRET):
+        verifier = Verifier([secret], tolerance_us=MINUTE_US, wall_us=lambda: world.now_us)
+        assert verifier.verify(headers, received.body) == headers["webhook-id"]
+        for name in SIGNED:
+            with pytest.raises(SignatureMismatch):
+                verifier.verify(headers | {name: headers[name] + "0"}, received.body)
 
 
 async def test_it_begins_when_the_request_goes_out(world: World, worker: Worker) -> None:

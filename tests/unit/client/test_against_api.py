@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 from tests.api import Api, serve
-from tests.unit.worker.callbacks import SECRET, signed
+from tests.unit.worker.callbacks import SECRET, signed, signed_values
 
 from wheelsched.client import Client, JobFields, SyncClient
 from wheelsched.core.model import JobState, Run, RunKey, RunState
@@ -196,7 +196,8 @@ async def test_a_long_run_from_its_callback_to_its_end(
         "wheelsched-fencing-token": str(run.token),
         "wheelsched-trigger": "schedule",
     }
-    headers |= signed("key", b"{}", at_s=time.time_ns() // 1_000_000_000)
+    now_s = time.time_ns() // 1_000_000_000
+    headers |= signed("key", b"{}", at_s=now_s) | signed_values("key", headers, at_s=now_s)
     assert (await worker.receiver.receive(headers, b"{}")).status == 202
     end.set()
     await worker.stop()

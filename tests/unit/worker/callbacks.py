@@ -20,6 +20,11 @@ from wheelsched.worker.deduplication import Deduplication
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 OTHER_SECRET = "whsec_" + base64.b64encode(bytes(range(100, 132))).decode()
 NOW_S = 1_794_837_600
+# As a worker without the SDK would write them down from the documentation.
+SIGNED = (
+    *("run-id", "job-id", "job-name", "scheduled-at", "attempt", "fencing-token", "trigger"),
+    "timeout-ms",
+)
 JOB_ID = UUID("018f3c2e-7a9b-7c3d-8e4f-5a6b7c8d9e0f")
 
 Request = tuple[dict[str, str], bytes]
@@ -42,6 +47,15 @@ def signed(
     }
 
 
+def signed_values(
+    webhook_id: str, headers: Mapping[str, str], *, at_s: int = NOW_S, secret: str = SECRET
+) -> dict[str, str]:
+    """The signature of what the headers say of a run."""
+    values = "\n".join(headers.get(f"wheelsched-{name}", "") for name in SIGNED)
+    at = datetime.fromtimestamp(at_s, UTC)
+    return {"wheelsched-signature": Webhook(secret).sign(webhook_id, at, values)}
+
+
 def single(
     payload: bytes = b"{}",
     *,
@@ -50,7 +64,7 @@ def single(
     headers: Mapping[str, str] | None = None,
     at_s: int = NOW_S,
 ) -> Request:
-    """A request of one run: its key, id and due time follow from the number."""
+    """A request of one run: its key, id and due time follow from the number. All is signed."""
     key = f"{JOB_ID}:{number}"
     written = {
         "idempotency-key": key,
@@ -63,7 +77,10 @@ def single(
         "wheelsched-trigger": "schedule",
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     }
-    return written | signed(key, payload, at_s=at_s) | dict(headers or {}), payload
+    written |= dict(headers or {})
+    return written | signed_values(key, written, at_s=at_s) | signed(
+        key, payload, at_s=at_s
+    ), payload
 
 
 def element(number: int, payload: bytes = b"{}", *, job_name: str = "report") -> BatchElement:

@@ -1,7 +1,8 @@
+import asyncio
 import contextvars
 import functools
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from msgspec import Raw, Struct
 from tests.unit.worker.callbacks import single
 
-from wheelsched.errors import InvalidHandler, InvalidPayload
+from wheelsched.errors import HandlerUnfinished, InvalidHandler, InvalidPayload
 from wheelsched.worker.delivery import Delivery, Run, read_request
 from wheelsched.worker.handler import Handler
 
@@ -118,6 +119,127 @@ async def test_a_decorated_handler_keeps_its_type_and_its_kind(
     handler = Handler(handle)
     await handler.call(handler.decode(b'{"name": "x"}'), run, threads)
     assert seen == [Report("x")]
+
+
+async def ran(payload: Report, seen: list[Report]) -> None:
+    seen.append(payload)
+
+
+class Service:
+    """An object that is a handler."""
+
+    def __init__(self, seen: list[Report]) -> None:
+        self._seen = seen
+
+    async def __call__(self, payload: Report) -> None:
+        await ran(payload, self._seen)
+
+
+def undressed(function: Callable[[Report], object]) -> Callable[[Report], object]:
+    """A decorator that forgets `functools.wraps`."""
+
+    def wrapper(payload: Report) -> object:
+        return function(payload)
+
+    return wrapper
+
+
+def returning(seen: list[Report]) -> Callable[[Report], object]:
+    """An async function that hands out what it should have awaited."""
+
+    async def handle(payload: Report) -> object:
+        return ran(payload, seen)
+
+    return handle
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Service,
+        lambda seen: Service(seen).__call__,
+        lambda seen: undressed(Service(seen)),
+        lambda seen: lambda payload: ran(payload, seen),
+        lambda seen: functools.partial(ran, seen=seen),
+        returning,
+        lambda seen: undressed(returning(seen)),
+    ],
+)
+async def test_what_is_to_be_awaited_is_awaited_whatever_hides_it(
+    make: Callable[[list[Report]], Callable[..., object]], run: Run, threads: ThreadPoolExecutor
+) -> None:
+    seen: list[Report] = []
+    await Handler(make(seen)).call(Report("x"), run, threads)
+    assert seen == [Report("x")]
+
+
+def test_the_payload_of_an_object_or_a_partial_is_what_it_is_annotated_with() -> None:
+    for function in (Service([]), functools.partial(ran, seen=[])):
+        assert Handler(function).decode(b'{"name": "x"}') == Report("x")
+
+
+def yielding(payload: object) -> Iterator[int]:
+    yield 1
+
+
+async def yielding_later(payload: object) -> AsyncIterator[int]:
+    yield 1
+
+
+class YieldingService:
+    def __call__(self, payload: object) -> Iterator[int]:
+        yield 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        yielding,
+        yielding_later,
+        YieldingService(),
+        YieldingService().__call__,
+        functools.partial(yielding),
+    ],
+)
+def test_a_generator_is_no_handler(function: Callable[..., object]) -> None:
+    with pytest.raises(InvalidHandler, match="yield"):
+        Handler(function)
+
+
+@pytest.mark.parametrize("function", [yielding, yielding_later])
+async def test_a_generator_that_nobody_goes_through_is_a_failure(
+    function: Callable[..., object], run: Run, threads: ThreadPoolExecutor
+) -> None:
+    async def handle(payload: object) -> object:
+        return function(payload)
+
+    for handler in (Handler(undressed(function)), Handler(handle)):
+        with pytest.raises(HandlerUnfinished, match="generator"):
+            await handler.call({}, run, threads)
+
+
+async def test_a_generator_that_its_decorator_goes_through_is_a_handler(
+    run: Run, threads: ThreadPoolExecutor
+) -> None:
+    seen: list[int] = []
+
+    @functools.wraps(yielding)
+    def handle(payload: object) -> None:
+        seen.extend(yielding(payload))
+
+    await Handler(handle).call({}, run, threads)
+    assert seen == [1]
+
+
+async def test_a_function_in_a_thread_that_lets_a_stop_iteration_out_has_failed(
+    run: Run, threads: ThreadPoolExecutor
+) -> None:
+    def handle(payload: object) -> object:
+        return next(iter([]))
+
+    async with asyncio.timeout(60):
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await Handler(handle).call([], run, threads)
 
 
 def nothing() -> None: ...

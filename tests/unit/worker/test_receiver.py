@@ -1,6 +1,7 @@
 """What a worker answers, from the bytes that come in to those that go out."""
 
 import asyncio
+import signal
 
 import msgspec
 import pytest
@@ -39,7 +40,7 @@ def understood(answer: Answer) -> Outcome:
     )
 
 
-def raising(error: Exception) -> Worker:
+def raising(error: BaseException) -> Worker:
     worker = make_worker()
 
     @worker.job("report")
@@ -131,6 +132,62 @@ async def test_a_handler_whose_own_task_was_cancelled_has_failed() -> None:
     assert isinstance(understood(await send(worker, single())), Failed)
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (SystemExit(2), b"SystemExit: 2"),
+        (GeneratorExit("over"), b"GeneratorExit: over"),
+        (BaseException("of no kind"), b"BaseException: of no kind"),
+    ],
+)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_what_would_end_the_process_ends_the_attempt(
+    error: BaseException, told: bytes, is_async: bool
+) -> None:
+    worker = raising(error)
+
+    @worker.job("in a thread")
+    def handle(payload: object) -> None:
+        raise error
+
+    job_name = "report" if is_async else "in a thread"
+    answer = await send(worker, single(job_name=job_name))
+    assert (answer.status, answer.body) == (500, told)
+
+
+async def test_a_thread_is_interrupted_by_nobody_but_its_handler() -> None:
+    worker = make_worker()
+
+    @worker.job("report")
+    def handle(payload: object) -> None:
+        raise KeyboardInterrupt
+
+    answer = await send(worker, single())
+    assert (answer.status, b"KeyboardInterrupt" in answer.body) == (500, True)
+
+
+def test_ctrl_c_in_the_middle_of_a_handler_still_ends_the_worker() -> None:
+    async def serve() -> None:
+        worker = make_worker()
+
+        @worker.job("report")
+        async def handle(payload: object) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+        await send(worker, single())
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(serve())
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(task)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            loop.run_until_complete(task)
+    finally:
+        loop.close()
+
+
 async def test_an_error_is_cut_and_any_text() -> None:
     answer = await send(raising(ValueError("\ud800\x00" + "x" * 100_000)), single())
     text = answer.body.decode()
@@ -210,7 +267,7 @@ async def test_a_duplicate_of_a_run_at_work_comes_back_later() -> None:
         (signed("key", b"{}", secrets=(OTHER_SECRET,)), 401),
         (signed("key", b"{}", at_s=NOW_S - 3_600), 401),
         ({"webhook-signature": ""}, 401),
-        ({"wheelsched-attempt": "many"}, 400),
+        (single(headers={"wheelsched-attempt": "many"})[0], 400),
     ],
 )
 async def test_a_request_that_is_no_callback_reaches_no_handler(
@@ -219,6 +276,34 @@ async def test_a_request_that_is_no_callback_reaches_no_handler(
     worker = raising(AssertionError("never called"))
     written, body = single()
     assert (await send(worker, (written | headers, body))).status == status
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"wheelsched-job-id": "018f3c2e-7a9b-7c3d-8e4f-000000000000"},
+        {"wheelsched-job-name": "another"},
+        {"wheelsched-run-id": run_id(5)},
+        {"wheelsched-fencing-token": str(2**63 - 1)},
+    ],
+)
+async def test_an_overheard_request_cannot_be_sent_again_as_another(
+    changed: dict[str, str],
+) -> None:
+    worker = make_worker()
+    seen: list[int] = []
+
+    @worker.job()
+    async def handle(payload: object, run: Run) -> None:
+        seen.append(run.token)
+        if len(seen) == 1:
+            raise ValueError
+
+    headers, body = single()
+    assert (await send(worker, (headers, body))).status == 500
+    assert (await send(worker, (headers | changed, body))).status == 401
+    assert len(seen) == 1
+    assert (await send(worker, single(headers={"wheelsched-attempt": "2"}))).status == 200
 
 
 async def test_a_body_over_the_limit_is_not_even_verified() -> None:

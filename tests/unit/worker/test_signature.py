@@ -1,5 +1,13 @@
 import pytest
-from tests.unit.worker.callbacks import NOW_S, OTHER_SECRET, SECRET, signed
+from tests.unit.worker.callbacks import (
+    NOW_S,
+    OTHER_SECRET,
+    SECRET,
+    SIGNED,
+    signed,
+    signed_values,
+    single,
+)
 
 from wheelsched.errors import (
     InvalidSecret,
@@ -74,6 +82,34 @@ def test_a_request_that_is_not_signed_is_refused(name: str, without: bool) -> No
         headers[name] = ""
     with pytest.raises(SignatureMissing):
         verifier().verify(headers, BODY)
+
+
+@pytest.mark.parametrize("name", SIGNED)
+@pytest.mark.parametrize("forged", ["another", "", "7\n", "ü"])
+def test_what_the_headers_say_of_a_run_is_signed(name: str, forged: str) -> None:
+    headers, body = single(headers={"wheelsched-timeout-ms": "30000"})
+    assert verifier().verify(headers, body)
+    with pytest.raises(SignatureMismatch, match="wheelsched-signature"):
+        verifier().verify(headers | {f"wheelsched-{name}": forged}, body)
+
+
+def test_the_signature_of_the_values_is_that_of_this_request() -> None:
+    headers, body = single()
+    for other in (
+        signed_values("another", headers),
+        signed_values(headers["webhook-id"], headers, at_s=NOW_S - 1),
+        signed_values(headers["webhook-id"], headers, secret=OTHER_SECRET),
+        {"wheelsched-signature": headers["webhook-signature"]},
+    ):
+        with pytest.raises(SignatureMismatch):
+            verifier().verify(headers | other, body)
+
+
+def test_a_request_of_one_run_has_both_signatures() -> None:
+    headers, body = single()
+    del headers["wheelsched-signature"]
+    with pytest.raises(SignatureMissing, match="wheelsched-signature"):
+        verifier().verify(headers, body)
 
 
 @pytest.mark.parametrize("timestamp", ["now", "-1", "1e9", "٣", "9" * 5_000])

@@ -1,6 +1,9 @@
 """The same worker behind aiohttp, on a real socket, and as an ASGI application."""
 
 import asyncio
+import signal
+import socket
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -146,3 +149,50 @@ async def test_asgi_refuses_what_is_not_http(worker: Worker) -> None:
     exchange = Exchange()
     with pytest.raises(ValueError, match="websocket"):
         await worker.asgi({"type": "websocket"}, exchange.receive, exchange.send)
+
+
+SERVED = """
+import socket
+import sys
+from aiohttp import web
+from tests.unit.worker.callbacks import make_worker
+
+worker = make_worker()
+
+@worker.job("ends")
+def end(payload): sys.exit(2)
+
+@worker.job("ends on the loop")
+async def end_on_the_loop(payload): sys.exit(2)
+
+@worker.job()
+async def handle(payload): pass
+
+web.run_app(worker.application("/hooks"), sock=socket.socket(fileno=0), print=None)
+print("ended", flush=True)
+"""
+
+
+async def test_a_handler_that_exits_leaves_its_worker_to_the_other_jobs(
+    session: aiohttp.ClientSession,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", SERVED, stdin=listener.fileno(), stdout=asyncio.subprocess.PIPE
+        )
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/hooks"
+    try:
+        answered = []
+        for number, job_name in enumerate(("ends", "ends on the loop", "another")):
+            headers, body = single(number=number, job_name=job_name)
+            async with session.post(url, headers=headers, data=body) as response:
+                answered.append((response.status, await response.text()))
+        assert answered == [(500, "SystemExit: 2"), (500, "SystemExit: 2"), (200, "")]
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(60):
+            printed, _ = await process.communicate()
+        assert (process.returncode, printed.splitlines()[-1]) == (0, b"ended")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
