@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 NS_PER_US: Final = 1_000
 
-# Two quartz clocks, each up to 50 ppm off, drift apart by one part in 10,000.
-DRIFT_PARTS: Final = 10_000
+# Quartz is off by 50 ppm, but a kernel that follows a time server slews by up to 500.
+DRIFT_PARTS: Final = 2_000
 
 # A correction is spread: one part in 200, so that the largest is made in 20 s.
 SLEW_PARTS: Final = 200

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from tests.api import Api, document
 
-from wheelsched.core.model import Job
+from wheelsched.core.model import Draft, Job
 
 
 async def test_a_registered_job_comes_back_with_every_default(api: Api) -> None:
@@ -149,15 +149,15 @@ async def test_a_delete_of_a_version_does_not_meet_another(
 ) -> None:
     """The job is edited between the look at its version and the delete."""
     job_id = (await api.create())["job_id"]
-    get = api.stores.jobs.get
+    read = api.stores.jobs.read
 
-    async def get_and_be_overtaken(*arguments: Any) -> Job:
-        job = await get(*arguments)
+    async def read_and_be_overtaken(*arguments: Any) -> Job | Draft:
+        job = await read(*arguments)
         monkeypatch.undo()
         assert (await api.call("PATCH", f"/jobs/{job_id}", {"priority": 1})).status == 200
         return job
 
-    monkeypatch.setattr(api.stores.jobs, "get", get_and_be_overtaken)
+    monkeypatch.setattr(api.stores.jobs, "read", read_and_be_overtaken)
     refused = await api.call("DELETE", f"/jobs/{job_id}", headers={"If-Match": '"1"'})
     assert refused.status == 412
     assert (await api.get(f"/jobs/{job_id}")).body["version"] == 2
