@@ -263,6 +263,9 @@ class Fire:
     def _decide(self, run: ArmedRun, now_us: int) -> bool:
         """Whether a run goes out now. If not, it waits for its turn, or is skipped."""
         unfinished = self._context.unfinished
+        is_on_time = now_us - run.fire_at_us <= run.rules.misfire.grace_us
+        if is_on_time and unfinished.begin_alone(run):
+            return True
         if self._is_misfire(run, now_us):
             self._skip(run, SkipReason.MISFIRE_SKIP)
             return False
@@ -341,8 +344,10 @@ class Fire:
 
         def begin() -> bool:
             """Whether all of it is still to be sent, now that there is a connection."""
-            is_certain = not any(run.is_withdrawn or run.is_doubtful for run in batch.runs)
-            if not is_certain or not self._context.tenure.is_trusted:
+            for run in batch.runs:
+                if run.is_withdrawn or run.is_doubtful:
+                    return False
+            if not self._context.tenure.is_trusted:
                 return False
             started_us = clock.now_us()
             for run in batch.runs:

@@ -27,6 +27,23 @@ def test_a_run_is_armed_then_live_then_forgotten() -> None:
     assert unfinished.is_idle(JOB)
 
 
+def test_a_run_begins_alone_only_if_nothing_else_of_its_job_is_unfinished() -> None:
+    unfinished = Unfinished()
+    run, other = armed(1, job_id=JOB), armed(2, job_id=JOB)
+    assert not unfinished.begin_alone(run)  # it is not armed
+    unfinished.arm(run)
+    assert unfinished.begin_alone(run)
+    assert (unfinished.armed_count, unfinished.live_count) == (0, 1)
+    assert unfinished.is_live(run.key)
+    unfinished.arm(other)
+    assert not unfinished.begin_alone(other)  # one is live
+    unfinished.end(run.key)
+    unfinished.wait(other)
+    assert not unfinished.begin_alone(other)  # it waits in line
+    unfinished.take_waiting(other)
+    assert unfinished.begin_alone(other)
+
+
 def test_live_runs_stand_in_the_order_of_their_dispatch() -> None:
     unfinished = Unfinished()
     later, earlier = armed(2, job_id=JOB), armed(1, job_id=JOB)
