@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import asyncpg
@@ -231,6 +232,58 @@ def test_a_file_is_applied_until_nothing_differs(stack: RunningStack, tmp_path: 
 )
 def test_a_file_that_cannot_be_is_refused(stack: RunningStack, text: str, says: str) -> None:
     assert says in stack.run("job", "apply", "-f", "-", "--dry-run", code=2, stdin=text)
+
+
+def written(*jobs: tuple[str, str]) -> str:
+    """A file of jobs that are named, each with something of its own."""
+    return "".join(
+        f"- name: {name}\n  schedule: '@daily'\n  target: {{url: 'http://127.0.0.1:9/'}}\n"
+        f"  tags: {{from: steps}}\n  {own}\n"
+        for name, own in jobs
+    )
+
+
+def names_from_steps(stack: RunningStack) -> set[str]:
+    return {each["name"] for each in stack.read("job", "list", "--tag", "from=steps")}
+
+
+def test_a_file_without_jobs_deletes_nothing_unless_that_is_said(stack: RunningStack) -> None:
+    apply = ("job", "apply", "-f", "-", "--prune", "--tag", "from=steps")
+    stack.run("job", "apply", "-f", "-", stdin=written(("kept", "")))
+    for empty in ("", "# only a comment\n", "[]", "---\n---\n"):
+        for more in ((), ("--dry-run",)):
+            assert "--allow-empty" in stack.run(*apply, *more, code=2, stdin=empty)
+    assert names_from_steps(stack) == {"kept"}
+    stack.run(*apply, "--allow-empty", stdin="")
+    assert names_from_steps(stack) == set()
+
+
+def test_a_file_is_judged_before_anything_is_written(stack: RunningStack) -> None:
+    apply = ("job", "apply", "-f", "-")
+    stack.run(*apply, stdin=written(("old", ""), ("other", "")))
+    for own, says in (
+        ("timeout: 0s", "timeout"),
+        ("timezone: Nowhere/At_All", "/timezone"),
+        ("idempotency_key: always", "/idempotency_key"),
+    ):
+        file = written(("new", ""), ("other", "timeout: 9s"), ("old", own))
+        for more in (("--dry-run",), ()):
+            said = stack.run(*apply, *more, code=2, stdin=file)
+            assert says in said
+            assert "job 'old' of the file; nothing was done" in said
+    assert names_from_steps(stack) == {"old", "other"}
+    assert stack.read("job", "get", "other")["timeout"] == "2m"
+    stack.run(*apply, "--prune", "--tag", "from=steps", "--allow-empty", stdin="")
+
+
+def test_a_one_off_of_the_past_may_still_be_edited(stack: RunningStack) -> None:
+    due = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
+    stack.run("job", "create", "past", "--schedule", due, *TARGET, "--max-attempts", "1")
+    while stack.read("job", "get", "past")["state"] != "finished":
+        pass
+    file = f"- {{name: past, schedule: '{due}', target: {{url: '{TARGET[1]}'}}, timeout: 9s}}"
+    assert "~ past" in stack.run("job", "apply", "-f", "-", stdin=file)
+    assert stack.read("job", "get", "past")["timeout"] == "9s"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from wheelsched.cli.exits import advice_for, code_of
-from wheelsched.cli.output import Output, err, show
+from wheelsched.cli.output import Output, err, printable, show
 from wheelsched.client import ClientConfig, SyncClient
 from wheelsched.errors import ApiError, WheelschedError, first_of
 
@@ -72,6 +72,8 @@ def tell(error: WheelschedError) -> None:
             console.print(f"  {field.pointer or '/'}: {field}")
     else:
         console.print(str(error))
+    for note in getattr(error, "__notes__", ()):
+        console.print(printable(note))
     advice = advice_for(error)
     if advice is not None:
         console.print(advice, style="dim")

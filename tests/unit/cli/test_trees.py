@@ -80,7 +80,11 @@ def test_json_is_read_as_json(tmp_path_factory: pytest.TempPathFactory, tree: ob
 
 def test_keys_are_text_as_they_are_written(file: Path) -> None:
     assert read(file, "{on: 1, 010: 2, true: 3, null: 4, 1.50: 5}") == {
-        **{"on": 1, "010": 2, "true": 3, "null": 4, "1.50": 5}
+        "on": 1,
+        "010": 2,
+        "true": 3,
+        "null": 4,
+        "1.50": 5,
     }
 
 
