@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -277,13 +278,33 @@ def test_a_file_is_judged_before_anything_is_written(stack: RunningStack) -> Non
 
 
 def test_a_one_off_of_the_past_may_still_be_edited(stack: RunningStack) -> None:
-    due = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
-    stack.run("job", "create", "past", "--schedule", due, *TARGET, "--max-attempts", "1")
+    due = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
+    file = (
+        f"{{name: past, schedule: '{due}', target: {{url: '{TARGET[1]}'}}, "
+        "misfire: {grace: 1ms}, retry: {max_attempts: 1}}"
+    )
+    stack.run("job", "create", "-f", "-", stdin=file)
     while stack.read("job", "get", "past")["state"] != "finished":
         pass
-    file = f"- {{name: past, schedule: '{due}', target: {{url: '{TARGET[1]}'}}, timeout: 9s}}"
-    assert "~ past" in stack.run("job", "apply", "-f", "-", stdin=file)
+    edited = file.replace("name: past", "name: past, timeout: 9s")
+    assert "~ past" in stack.run("job", "apply", "-f", "-", stdin=edited)
     assert stack.read("job", "get", "past")["timeout"] == "9s"
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_table_fits_the_terminal(stack: RunningStack, job: str, width: int) -> None:
+    lines = [line.rstrip() for line in stack.run_on_terminal("job", "list", width=width)]
+    assert len(re.split(" {2,}", lines[0])) == 7
+    assert max(map(len, lines)) <= width
+    assert len(lines) == 1 + len(stack.read("job", "list"))
+    piped = stack.run("job", "list").splitlines()
+    assert stack.read("job", "get", job)["job_id"] in "".join(piped)
+
+
+def test_a_job_is_shown_without_what_it_has_not(stack: RunningStack, job: str) -> None:
+    assert "None" not in stack.run("job", "get", job)
+    stack.run("job", "update", job, "--overlap", "allow")
+    assert "None" not in stack.run("job", "get", job)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
