@@ -136,6 +136,23 @@ def test_the_doctor_says_what_to_do() -> None:
     assert "wheelsched up" in said
 
 
+NOWHERE = ("--database-url", "postgresql://nobody@127.0.0.1:9/none")
+
+
+def test_the_doctor_says_what_is_wrong_with_a_database_and_no_more() -> None:
+    said = run("doctor", "--url", "http://127.0.0.1:9", *NOWHERE, "--json", code=1)
+    (finding,) = [each for each in json.loads(said) if each["subject"] == "database"]
+    assert finding["detail"].startswith("does not answer: ")
+    assert "write" not in finding["detail"]
+
+
+@pytest.mark.parametrize("command", [("db", "status"), ("db", "migrate"), ("tenant", "list")])
+def test_what_failed_is_told_once(command: tuple[str, ...]) -> None:
+    said = run(*command, *NOWHERE, code=6)
+    assert said.startswith("error: the database cannot be reached")
+    assert "store.failed" not in said
+
+
 def test_a_schedule_is_explained_without_an_api() -> None:
     said = run("cron", "explain", "30 2 * * *", "--timezone", "America/New_York")
     assert said.startswith("At 02:30")

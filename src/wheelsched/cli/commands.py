@@ -17,6 +17,7 @@ from wheelsched.cli.exits import advice_for, code_of
 from wheelsched.cli.output import Output, err, printable, show
 from wheelsched.client import ClientConfig, SyncClient
 from wheelsched.errors import ApiError, WheelschedError, first_of
+from wheelsched.logs import write_logs
 
 PATIENCE: Final = ClientConfig(max_attempts=3)
 
@@ -77,6 +78,11 @@ def tell(error: WheelschedError) -> None:
     advice = advice_for(error)
     if advice is not None:
         console.print(advice, style="dim")
+
+
+def keep_logs_back() -> None:
+    """For a command that tells by itself what failed: stdout is for data, and logs for daemons."""
+    write_logs("error")
 
 
 def shows(command: Command) -> Callable[..., None]:
