@@ -1,13 +1,17 @@
 """A stack for the tests: `wheelsched up` as a process, and the command line on it."""
 
+import fcntl
 import os
+import pty
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +36,34 @@ class RunningStack(Struct, frozen=True, kw_only=True):
         """What a command prints, if it ends with that code."""
         return run(*arguments, code=code, stdin=stdin, environment={"WHEELSCHED_URL": self.url})
 
+    def run_on_terminal(self, *arguments: str, width: int) -> list[str]:
+        """The lines that a command shows on a terminal of that width."""
+        return run_on_terminal(*arguments, width=width, environment={"WHEELSCHED_URL": self.url})
+
     def read(self, *arguments: str) -> Any:
         """What a command prints as JSON."""
         return msgspec.json.decode(self.run(*arguments, "--json"))
+
+
+def run_on_terminal(*arguments: str, width: int, environment: dict[str, str]) -> list[str]:
+    """The lines that a command shows on a terminal of that width, without their colours."""
+    terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments],
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        env=clean_environment() | environment | {"TERM": "xterm"},
+    )
+    os.close(end)
+    shown = b""
+    with suppress(OSError):  # EIO is its end
+        while part := os.read(terminal, 4096):
+            shown += part
+    os.close(terminal)
+    assert process.wait(GENEROUS_S) == 0, shown
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).splitlines()
 
 
 def run(

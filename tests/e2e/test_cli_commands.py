@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import asyncpg
@@ -134,6 +136,23 @@ def test_the_doctor_says_what_to_do() -> None:
     assert "wheelsched up" in said
 
 
+NOWHERE = ("--database-url", "postgresql://nobody@127.0.0.1:9/none")
+
+
+def test_the_doctor_says_what_is_wrong_with_a_database_and_no_more() -> None:
+    said = run("doctor", "--url", "http://127.0.0.1:9", *NOWHERE, "--json", code=1)
+    (finding,) = [each for each in json.loads(said) if each["subject"] == "database"]
+    assert finding["detail"].startswith("does not answer: ")
+    assert "write" not in finding["detail"]
+
+
+@pytest.mark.parametrize("command", [("db", "status"), ("db", "migrate"), ("tenant", "list")])
+def test_what_failed_is_told_once(command: tuple[str, ...]) -> None:
+    said = run(*command, *NOWHERE, code=6)
+    assert said.startswith("error: the database cannot be reached")
+    assert "store.failed" not in said
+
+
 def test_a_schedule_is_explained_without_an_api() -> None:
     said = run("cron", "explain", "30 2 * * *", "--timezone", "America/New_York")
     assert said.startswith("At 02:30")
@@ -231,6 +250,78 @@ def test_a_file_is_applied_until_nothing_differs(stack: RunningStack, tmp_path: 
 )
 def test_a_file_that_cannot_be_is_refused(stack: RunningStack, text: str, says: str) -> None:
     assert says in stack.run("job", "apply", "-f", "-", "--dry-run", code=2, stdin=text)
+
+
+def written(*jobs: tuple[str, str]) -> str:
+    """A file of jobs that are named, each with something of its own."""
+    return "".join(
+        f"- name: {name}\n  schedule: '@daily'\n  target: {{url: 'http://127.0.0.1:9/'}}\n"
+        f"  tags: {{from: steps}}\n  {own}\n"
+        for name, own in jobs
+    )
+
+
+def names_from_steps(stack: RunningStack) -> set[str]:
+    return {each["name"] for each in stack.read("job", "list", "--tag", "from=steps")}
+
+
+def test_a_file_without_jobs_deletes_nothing_unless_that_is_said(stack: RunningStack) -> None:
+    apply = ("job", "apply", "-f", "-", "--prune", "--tag", "from=steps")
+    stack.run("job", "apply", "-f", "-", stdin=written(("kept", "")))
+    for empty in ("", "# only a comment\n", "[]", "---\n---\n"):
+        for more in ((), ("--dry-run",)):
+            assert "--allow-empty" in stack.run(*apply, *more, code=2, stdin=empty)
+    assert names_from_steps(stack) == {"kept"}
+    stack.run(*apply, "--allow-empty", stdin="")
+    assert names_from_steps(stack) == set()
+
+
+def test_a_file_is_judged_before_anything_is_written(stack: RunningStack) -> None:
+    apply = ("job", "apply", "-f", "-")
+    stack.run(*apply, stdin=written(("old", ""), ("other", "")))
+    for own, says in (
+        ("timeout: 0s", "timeout"),
+        ("timezone: Nowhere/At_All", "/timezone"),
+        ("idempotency_key: always", "/idempotency_key"),
+    ):
+        file = written(("new", ""), ("other", "timeout: 9s"), ("old", own))
+        for more in (("--dry-run",), ()):
+            said = stack.run(*apply, *more, code=2, stdin=file)
+            assert says in said
+            assert "job 'old' of the file; nothing was done" in said
+    assert names_from_steps(stack) == {"old", "other"}
+    assert stack.read("job", "get", "other")["timeout"] == "2m"
+    stack.run(*apply, "--prune", "--tag", "from=steps", "--allow-empty", stdin="")
+
+
+def test_a_one_off_of_the_past_may_still_be_edited(stack: RunningStack) -> None:
+    due = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
+    file = (
+        f"{{name: past, schedule: '{due}', target: {{url: '{TARGET[1]}'}}, "
+        "misfire: {grace: 1ms}, retry: {max_attempts: 1}}"
+    )
+    stack.run("job", "create", "-f", "-", stdin=file)
+    while stack.read("job", "get", "past")["state"] != "finished":
+        pass
+    edited = file.replace("name: past", "name: past, timeout: 9s")
+    assert "~ past" in stack.run("job", "apply", "-f", "-", stdin=edited)
+    assert stack.read("job", "get", "past")["timeout"] == "9s"
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_table_fits_the_terminal(stack: RunningStack, job: str, width: int) -> None:
+    lines = [line.rstrip() for line in stack.run_on_terminal("job", "list", width=width)]
+    assert len(re.split(" {2,}", lines[0])) == 7
+    assert max(map(len, lines)) <= width
+    assert len(lines) == 1 + len(stack.read("job", "list"))
+    piped = stack.run("job", "list").splitlines()
+    assert stack.read("job", "get", job)["job_id"] in "".join(piped)
+
+
+def test_a_job_is_shown_without_what_it_has_not(stack: RunningStack, job: str) -> None:
+    assert "None" not in stack.run("job", "get", job)
+    stack.run("job", "update", job, "--overlap", "allow")
+    assert "None" not in stack.run("job", "get", job)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

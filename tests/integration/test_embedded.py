@@ -266,6 +266,13 @@ def test_a_postgres_data_directory_is_not_taken_for_a_home(empty_home: Path) -> 
         start(empty_home)
 
 
+@pytest.mark.parametrize("name", ["file", "file/below", "x" * 300, "/proc/wheelsched"])
+def test_a_home_that_cannot_be_is_named(empty_home: Path, name: str) -> None:
+    (empty_home / "file").write_text("")
+    with pytest.raises(DataDirectoryUnreachable, match=f"{name} cannot be written"):
+        start(empty_home / name)
+
+
 @as_root
 def test_a_directory_closed_to_the_account_is_named_and_left_as_it_is(empty_home: Path) -> None:
     closed = empty_home / "closed"

@@ -1,12 +1,15 @@
 """`job apply`: makes what is registered what a file says.
 
-Invariant: what a second run of the same file would do is nothing. With --dry-run the API is asked
-and nothing is written.
+Invariant: what a second run of the same file would do is nothing. Every job is judged before the
+first is written; with --dry-run that is all. A failure says at which job it was, and what was done
+before it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated, cast
+from functools import partial
+from typing import Annotated, Final, TypeVar, cast
 
 import typer
 from msgspec import Struct
@@ -20,7 +23,13 @@ from wheelsched.cli.output import Output, err, printable
 from wheelsched.cli.written import read_pairs
 from wheelsched.client import JobChanges, SyncClient
 from wheelsched.core.model import JobState
+from wheelsched.errors import InvalidRequest, WheelschedError, quoted
 from wheelsched.wire.job import JobAnswer, JobDocument
+
+Item = TypeVar("Item")
+
+RESCHEDULING: Final = {"schedule", "timezone", "dst.gap", "dst.overlap"}
+NAMED: Final = 20  # of the steps that were taken before one failed
 
 
 class Action(StrEnum):
@@ -40,6 +49,13 @@ class Step(Struct, frozen=True, kw_only=True):
     differences: list[Difference] = []
 
 
+class Planned(Struct, frozen=True, kw_only=True):
+    """A step, and how it is taken."""
+
+    step: Step
+    take: Callable[[], object] = lambda: None
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """All of them; `is_dry` says that nothing was done."""
 
@@ -57,6 +73,9 @@ def apply(
     tag: Annotated[
         list[str] | None, typer.Option(help="Prune only those with NAME=VALUE; repeatable.")
     ] = None,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Prune even if the file names no job at all.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be done.")
     ] = False,
@@ -64,45 +83,91 @@ def apply(
     """Create and update jobs until they are what a file says."""
     documents = read_documents(file)
     tags = read_pairs(tag or [], "=", "team=a")
-    steps = [
-        _apply_one(client, document, is_dry=dry_run) for document in _shown_progress(documents)
-    ]
+    if prune and not documents and not allow_empty:
+        raise typer.BadParameter(
+            f"{file} names no job, so that --prune would delete every one"
+            f"{' with these tags' if tags else ''}; if that is meant, say --allow-empty too"
+        )
+    planned = [plan(client, document) for document in _shown_progress(documents, "judging")]
     if prune:
-        names = {document.name for document in documents}
-        steps += _prune(client, names, tags, is_dry=dry_run)
+        planned += plan_pruning(client, {document.name for document in documents}, tags)
+    steps = [each.step for each in planned]
+    if not dry_run:
+        take(planned)
     return Output(Plan(steps=steps, is_dry=dry_run), Group(*_lines(steps, is_dry=dry_run)))
 
 
-def _shown_progress(documents: list[JobDocument]) -> Iterable[JobDocument]:
+def _shown_progress(items: Sequence[Item], verb: str) -> Iterable[Item]:
     console = err()
     is_hidden = not console.is_terminal
-    return track(documents, "applying", console=console, transient=True, disable=is_hidden)
+    return track(items, verb, console=console, transient=True, disable=is_hidden)
 
 
-def _apply_one(client: SyncClient, document: JobDocument, *, is_dry: bool) -> Step:
-    found = next(client.list_jobs(name=document.name), None)
-    if found is None:
-        if is_dry:
+def plan(client: SyncClient, document: JobDocument) -> Planned:
+    with _noted(f"this is job {quoted(document.name)} of the file; nothing was done"):
+        found = next(client.list_jobs(name=document.name), None)
+        if found is None:
             client.preview(document)
-        else:
-            client.create_job(document)
-        return Step(name=document.name, action=Action.CREATE)
-    different = differences(found, document)
-    if not different:
-        return Step(name=document.name, action=Action.KEEP)
-    if not is_dry:
+            step = Step(name=document.name, action=Action.CREATE)
+            return Planned(step=step, take=partial(client.create_job, document))
+        different = differences(found, document)
+        if not different:
+            return Planned(step=Step(name=document.name, action=Action.KEEP))
+        _preview_update(client, document, {each.field for each in different})
         changes = cast("JobChanges", patch_of(found, document))
-        client.update_job(found.job_id, changes, version=found.version)
-    return Step(name=document.name, action=Action.UPDATE, differences=different)
+        step = Step(name=document.name, action=Action.UPDATE, differences=different)
+        take = partial(client.update_job, found.job_id, changes, version=found.version)
+        return Planned(step=step, take=take)
 
 
-def _prune(
-    client: SyncClient, names: set[str], tags: dict[str, str], *, is_dry: bool
-) -> Iterator[Step]:
-    for job in [job for job in client.list_jobs(tags=tags) if _is_to_go(job, names)]:
-        if not is_dry:
-            client.delete_job(job.job_id, version=job.version)
-        yield Step(name=job.name, action=Action.DELETE)
+def _preview_update(client: SyncClient, document: JobDocument, fields: set[str]) -> None:
+    """A schedule that stays may have ended long ago, and is not judged once more."""
+    try:
+        client.preview(document)
+    except InvalidRequest as error:
+        if fields & RESCHEDULING or not error.errors:
+            raise
+        if any(not each.pointer.startswith("/schedule") for each in error.errors):
+            raise
+
+
+def plan_pruning(client: SyncClient, names: set[str], tags: dict[str, str]) -> Iterator[Planned]:
+    for job in client.list_jobs(tags=tags):
+        if _is_to_go(job, names):
+            yield Planned(
+                step=Step(name=job.name, action=Action.DELETE),
+                take=partial(client.delete_job, job.job_id, version=job.version),
+            )
+
+
+def take(planned: list[Planned]) -> None:
+    """Takes every step, or says which it did not."""
+    to_take = [each for each in planned if each.step.action is not Action.KEEP]
+    for number, each in enumerate(_shown_progress(to_take, "applying")):
+        try:
+            each.take()
+        except WheelschedError as error:
+            error.add_note(_halfway([each.step for each in to_take], number))
+            raise
+
+
+def _halfway(steps: list[Step], number: int) -> str:
+    failed, done = steps[number], steps[:number]
+    named = ", ".join(f"{step.action} {quoted(step.name)}" for step in done[:NAMED]) or "nothing"
+    more = f" and {len(done) - NAMED} more" if len(done) > NAMED else ""
+    return (
+        f"this was at: {failed.action} {quoted(failed.name)}; done before: {named}{more}; "
+        f"not done: {len(steps) - number} of {len(steps)}; the same command goes on from here"
+    )
+
+
+@contextmanager
+def _noted(note: str) -> Iterator[None]:
+    try:
+        yield
+    except WheelschedError as error:
+        error.add_note(note)
+        raise
 
 
 def _is_to_go(job: JobAnswer, names: set[str]) -> bool:

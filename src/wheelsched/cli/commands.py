@@ -14,9 +14,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from wheelsched.cli.exits import advice_for, code_of
-from wheelsched.cli.output import Output, err, show
+from wheelsched.cli.output import Output, err, printable, show
 from wheelsched.client import ClientConfig, SyncClient
 from wheelsched.errors import ApiError, WheelschedError, first_of
+from wheelsched.logs import write_logs
 
 PATIENCE: Final = ClientConfig(max_attempts=3)
 
@@ -72,9 +73,16 @@ def tell(error: WheelschedError) -> None:
             console.print(f"  {field.pointer or '/'}: {field}")
     else:
         console.print(str(error))
+    for note in getattr(error, "__notes__", ()):
+        console.print(printable(note))
     advice = advice_for(error)
     if advice is not None:
         console.print(advice, style="dim")
+
+
+def keep_logs_back() -> None:
+    """For a command that tells by itself what failed: stdout is for data, and logs for daemons."""
+    write_logs("error")
 
 
 def shows(command: Command) -> Callable[..., None]:

@@ -12,7 +12,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from wheelsched.cli.commands import DatabaseOption, JsonOption, TokenOption, UrlOption
+from wheelsched.cli.commands import (
+    DatabaseOption,
+    JsonOption,
+    TokenOption,
+    UrlOption,
+    keep_logs_back,
+)
 from wheelsched.cli.exits import ExitCode
 from wheelsched.cli.output import Output, cell, show
 from wheelsched.client import ClientConfig, SyncClient
@@ -38,6 +44,7 @@ def doctor(
 
     Without --database-url only the API and the disk are looked at.
     """
+    keep_logs_back()
     findings = [_check_api(url, token)]
     if database_url is not None:
         findings += asyncio.run(check_database(database_url))

@@ -17,7 +17,7 @@ from wheelsched.cli.written import read_instant, read_pairs
 from wheelsched.client import SyncClient
 from wheelsched.core.model import DRAFT_STATES, JobState
 from wheelsched.errors import NotFound
-from wheelsched.wire.job import JobAnswer
+from wheelsched.wire.job import JobAnswer, OverlapDocument
 from wheelsched.wire.jobs import ResumeFrom
 
 app = group("Create jobs, look at them, and change them.")
@@ -227,7 +227,7 @@ def _shown(job: JobAnswer) -> Output:
             "payload": job.payload,
             "misfire": f"{job.misfire.policy}, grace {job.misfire.grace}, "
             f"window {job.misfire.window}, at most {job.misfire.max_missed}",
-            "overlap": f"{job.overlap.policy}, at most {job.overlap.max_concurrent}",
+            "overlap": _shown_overlap(job.overlap),
             "retry": f"{job.retry.max_attempts} attempts, {job.retry.backoff} from "
             f"{job.retry.initial} to {job.retry.max}",
             "timeout": job.timeout,
@@ -242,3 +242,8 @@ def _shown(job: JobAnswer) -> Output:
             "paused": job.paused_at,
         },
     )
+
+
+def _shown_overlap(overlap: OverlapDocument) -> str:
+    most = overlap.max_concurrent
+    return str(overlap.policy) if most is None else f"{overlap.policy}, at most {most} at once"

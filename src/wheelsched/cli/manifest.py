@@ -6,18 +6,17 @@ Invariant: two documents that make the same job have no differences, however the
 A file is YAML, and so JSON too: a list of job documents, one document, or several of either.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 from uuid import UUID
 
 import msgspec
 import typer
-import yaml
 from msgspec import Struct
 
 from wheelsched.api.answers import document_of
 from wheelsched.api.intake import NO_JITTER, judge_policies
-from wheelsched.cli.written import read_text
+from wheelsched.cli.trees import read_trees
 from wheelsched.core.duration import parse_duration
 from wheelsched.core.model import DEFAULT_IDEMPOTENCY_KEY, Job, Target
 from wheelsched.core.spec import DstGap, DstOverlap, Spec
@@ -27,16 +26,6 @@ from wheelsched.wire.strict import read_strictly
 
 DOCUMENT: Final = msgspec.json.Decoder(JobDocument)
 NOBODY: Final = UUID(int=0)
-
-
-class Loader(yaml.SafeLoader):
-    """YAML whose times stay the text that was written."""
-
-
-Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 class Difference(Struct, frozen=True, kw_only=True):
@@ -51,12 +40,14 @@ def read_documents(path: str) -> list[JobDocument]:
     """The jobs of a file. Each is checked, and no name may be there twice."""
     documents: dict[str, JobDocument] = {}
     for number, tree in enumerate(read_trees(path)):
+        named = tree.get("name") if isinstance(tree, dict) else None
+        which = f"job {named!r}" if named else f"job number {number + 1}"
         try:
             document = read_strictly(msgspec.json.encode(tree), DOCUMENT)
         except InvalidField as error:
-            named = tree.get("name") if isinstance(tree, dict) else None
-            which = f"job {named!r}" if named else f"job number {number + 1}"
             raise typer.BadParameter(f"{path}: {which}: {error.pointer or '/'}: {error}") from error
+        except (ValueError, RecursionError) as error:  # half a character, or a part of itself
+            raise typer.BadParameter(f"{path}: {which} is no JSON: {error}") from error
         if document.name in documents:
             raise typer.BadParameter(f"{path}: {document.name!r} is there twice")
         documents[document.name] = document
@@ -69,16 +60,6 @@ def read_one(path: str) -> dict[str, Any]:
     if len(trees) != 1 or not isinstance(trees[0], dict):
         raise typer.BadParameter(f"{path} holds no single job; use `wheelsched job apply -f`")
     return trees[0]
-
-
-def read_trees(path: str) -> Iterator[Any]:
-    """The documents of a file, as they are written."""
-    try:
-        for part in yaml.load_all(read_text(path), Loader):
-            if part is not None:
-                yield from part if isinstance(part, list) else [part]
-    except yaml.YAMLError as error:
-        raise typer.BadParameter(f"{path} is no YAML: {error}") from error
 
 
 def differences(before: JobAnswer, after: JobDocument) -> list[Difference]:

@@ -15,6 +15,7 @@ from wheelsched.cli.commands import (
     JsonOption,
     TokenOption,
     UrlOption,
+    keep_logs_back,
     with_options,
 )
 from wheelsched.cli.output import show
@@ -100,6 +101,7 @@ def asks_operators(command: Command) -> Callable[..., None]:
         **given: Any,
     ) -> None:
         if database_url is not None:
+            keep_logs_back()
             show(command(operators=DatabaseOperators(database_url), **given), as_json=as_json)
             return
         with SyncClient(url, token, config=PATIENCE) as client:

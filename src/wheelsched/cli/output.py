@@ -11,12 +11,13 @@ from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 Item = TypeVar("Item")
 
+GAP: Final = 2  # between two columns
 WIDE: Final = 1_000  # where no terminal bounds it, a line is as long as it has to be
 
 
@@ -49,12 +50,38 @@ def show(output: Output, *, as_json: bool) -> None:
 
 def rows(items: Sequence[Item], columns: Mapping[str, Callable[[Item], object]]) -> Output:
     """A table with a line for each item. What does not fit the terminal is cut with an ellipsis."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        table.add_column(name, overflow="ellipsis", no_wrap=True)
-    for item in items:
-        table.add_row(*(cell(read(item)) for read in columns.values()))
-    return Output(items, table)
+    cells = [[cell(read(item)) for read in columns.values()] for item in items]
+    return Output(items, Rows(list(columns), cells))
+
+
+class Rows:
+    """A table that fits: every column stays, and the widest give way first."""
+
+    def __init__(self, names: list[str], cells: list[list[Text]]) -> None:
+        self._names = names
+        self._cells = cells
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = [[Text(name) for name in self._names], *self._cells]
+        widths = [max(each.cell_len for each in column) for column in zip(*lines, strict=True)]
+        most = widest(widths, options.max_width - GAP * (len(widths) - 1))
+        table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        for name in self._names:
+            table.add_column(name, overflow="ellipsis", no_wrap=True, max_width=most)
+        for line in self._cells:
+            table.add_row(*line)
+        yield table
+
+
+def widest(widths: Sequence[int], available: int) -> int:
+    """How wide a column may be, so that all of them together take no more than there is."""
+    left = max(available, len(widths))
+    for number, width in enumerate(sorted(widths)):
+        share = left // (len(widths) - number)
+        if width > share:
+            return share
+        left -= width
+    return max(widths, default=1)
 
 
 def record(data: object, fields: Mapping[str, object]) -> Output:

@@ -15,7 +15,7 @@ from wheelsched.clock import SystemClock
 from wheelsched.config import StoreConfig
 from wheelsched.core.duration import MILLISECOND, SECOND
 from wheelsched.daemon.database import Operator, open_operator, read_schema
-from wheelsched.errors import StoreError
+from wheelsched.errors import StoreError, StoreUnavailable
 from wheelsched.ports import Hint
 from wheelsched.store.database import Database
 from wheelsched.store.hints import PostgresHints, hint
@@ -66,9 +66,16 @@ async def _findings(url: str) -> AsyncIterator[Finding]:
         yield Finding(
             subject="database",
             verdict=Verdict.BAD,
-            detail=str(error),
+            detail=_reason(error),
             advice="check that it runs, the address, the password and the rights of the account",
         )
+
+
+def _reason(error: StoreError) -> str:
+    """Why the database does not answer; nothing was written, so there is nothing to send again."""
+    if isinstance(error, StoreUnavailable) and (cause := error.__cause__) is not None:
+        return f"does not answer: {str(cause) or type(cause).__name__}"
+    return str(error)
 
 
 async def _check_schema(url: str) -> Finding:

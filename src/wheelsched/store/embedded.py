@@ -139,14 +139,15 @@ def _take_line(
 
 
 def _refuse_foreign(home: Path) -> None:
-    if (home / "PG_VERSION").exists():
-        raise DataDirectoryBusy(
-            f"{home} is itself the data directory of a Postgres; name the directory to keep one in"
-        )
     try:
+        if (home / "PG_VERSION").exists():
+            raise DataDirectoryBusy(
+                f"{home} is itself the data directory of a Postgres; "
+                "name the directory to keep one in"
+            )
         make_home(home)
         (home / "supervisor.lock").touch(mode=0o600)
-    except PermissionError as error:
+    except OSError as error:
         raise DataDirectoryUnreachable(f"{home} cannot be written: {error.strerror}") from error
 
 

@@ -3,8 +3,12 @@
 import json
 from datetime import UTC, datetime
 from io import StringIO
+from operator import itemgetter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 
 from wheelsched.cli.output import cell, record, rows, show, shown
@@ -22,6 +26,21 @@ def test_a_table_fits_the_terminal(width: int) -> None:
     table = rows(["x" * 200], {"one": str, "two": len})
     for line in drawn(table.text, width).splitlines():
         assert len(line) <= width
+
+
+@given(st.lists(st.text("ab漢字", min_size=1), min_size=1, max_size=8), st.integers(30, 200))
+def test_every_column_stays_and_the_widest_give_way(cells: list[str], width: int) -> None:
+    table = rows([cells], {f"{number}": itemgetter(number) for number in range(len(cells))})
+    header, line = drawn(table.text, width).splitlines()
+    assert cell_len(header) <= width
+    assert cell_len(line) <= width
+    assert header.split() == [str(number) for number in range(len(cells))]
+    assert len(line.replace(" …", "…").split()) == len(cells)  # half a wide character is a space
+
+
+def test_a_column_that_is_narrow_is_not_cut_for_one_that_is_wide() -> None:
+    table = rows(["x" * 200], {"name": str, "state": lambda _: "active", "more": str})
+    assert drawn(table.text, 40).splitlines()[1].split()[1] == "active"
 
 
 def test_control_characters_and_markup_are_only_shown() -> None:

@@ -1,0 +1,140 @@
+"""Files as the core schema of YAML 1.2 has them, and as JSON can carry them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wheelsched.cli.manifest import read_documents
+from wheelsched.cli.trees import read_trees
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "jobs.yaml"
+
+
+def read(file: Path, text: str) -> Any:
+    file.write_text(text, "utf-8")
+    (tree,) = read_trees(str(file))
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("on", "on"),
+        ("yes", "yes"),
+        ("No", "No"),
+        ("y", "y"),
+        ("true", True),
+        ("FALSE", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("010", 10),
+        ("0o10", 8),
+        ("0x1F", 31),
+        ("-7", -7),
+        ("1_000", "1_000"),
+        ("0b11", "0b11"),
+        ("12:30:00", "12:30:00"),
+        ("190:20:30.15", "190:20:30.15"),
+        ("2026-01-01", "2026-01-01"),
+        ("2026-01-01T09:00:00Z", "2026-01-01T09:00:00Z"),
+        ("1.5", 1.5),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("1.", 1.0),
+        ("=", "="),
+        ("18446744073709551615", 2**64 - 1),
+        ('"10"', "10"),
+        ("'on'", "on"),
+        ("!!str 10", "10"),
+    ],
+)
+def test_a_scalar_is_what_the_core_schema_says(file: Path, written: str, value: object) -> None:
+    found = read(file, f"a: {written}")["a"]
+    assert (found, type(found)) == (value, type(value))
+
+
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**63), 2**64 - 1)
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(st.characters(min_codepoint=32, max_codepoint=0xD7FF, exclude_characters="\x7f")),
+        lambda inner: st.dictionaries(st.text("abcdefgh 1:-"), inner) | st.lists(inner),
+        max_leaves=10,
+    )
+)
+def test_json_is_read_as_json(tmp_path_factory: pytest.TempPathFactory, tree: object) -> None:
+    file = tmp_path_factory.mktemp("trees") / "jobs.json"
+    assert read(file, json.dumps({"a": tree})) == {"a": tree}
+
+
+def test_keys_are_text_as_they_are_written(file: Path) -> None:
+    assert read(file, "{on: 1, 010: 2, true: 3, null: 4, 1.50: 5}") == {
+        "on": 1,
+        "010": 2,
+        "true": 3,
+        "null": 4,
+        "1.50": 5,
+    }
+
+
+def test_a_common_part_is_merged_and_what_is_written_beside_it_wins(file: Path) -> None:
+    tree = read(
+        file,
+        "base: &base {a: 1, b: 1}\nover: &over {<<: *base, b: 2}\nlast: {<<: *over, a: 3, c: 4}\n",
+    )
+    assert tree["over"] == {"a": 1, "b": 2}
+    assert tree["last"] == {"a": 3, "b": 2, "c": 4}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("- name: one\n  name: other\n", "the key 'name' is there twice"),
+        ("a: {1: x, '1': y}", "the key '1' is there twice"),
+        ("a: {<<: {b: 1}, <<: {b: 2}}", "the key '<<' is there twice"),
+        ("a: {? [x] : y}", "a key is text"),
+        ("a: .inf", "no number that JSON knows"),
+        ("a: .NaN", "no number that JSON knows"),
+        ("a: 1e999", "no number that JSON knows"),
+        ("a: 12345678901234567890123", "more than 64 bits"),
+        ("a: " + "9" * 5_000, "more than 64 bits"),
+        ("a: !!int nine", "is no integer"),
+        ("a: !!bool yes", "neither true nor false"),
+        ("a: !!binary aGk=", "could not determine a constructor"),
+        ("a: !!set {x}", "could not determine a constructor"),
+        ("a: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
+        ("a: " + "[" * 5_000, "nested too deep"),
+        ("- [", "no YAML"),
+    ],
+)
+def test_what_json_could_not_carry_is_refused(file: Path, text: str, says: str) -> None:
+    file.write_text(text)
+    with pytest.raises(typer.BadParameter, match=says):
+        list(read_trees(str(file)))
+
+
+JOB = "- name: a\n  schedule: '@daily'\n  target: {url: 'https://a.b/'}\n  payload: "
+
+
+@pytest.mark.parametrize("payload", [r'"\ud800"', "&a [*a]"])
+def test_a_job_that_is_no_json_is_named(file: Path, payload: str) -> None:
+    file.write_text(JOB + payload)
+    with pytest.raises(typer.BadParameter, match="job 'a'"):
+        read_documents(str(file))
+
+
+def test_a_payload_is_what_is_written(file: Path) -> None:
+    file.write_text(JOB + "{at: 2026-01-01, on: yes, n: 010, t: 12:30:00}")
+    (document,) = read_documents(str(file))
+    assert bytes(document.payload) == b'{"at":"2026-01-01","on":"yes","n":10,"t":"12:30:00"}'
