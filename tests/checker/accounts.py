@@ -6,12 +6,10 @@ from tests.checker.deliveries import is_unsettled
 from tests.checker.findings import Evidence, Finding
 from tests.checker.oracle import due_times
 from tests.checker.records import RunRow
-from tests.checker.story import Story, Window
-from tests.checker.times import SECOND_US
+from tests.checker.story import Story
 
 FINAL = ("succeeded", "dead", "skipped", "cancelled")
-WITHDRAWN = ("paused", "edited", "deleted")  # was armed ahead, and says so
-TROUBLE_US = 20 * SECOND_US  # how long before a change a fault may keep a due time from being armed
+WITHDRAWN = ("paused", "edited", "deleted")  # by a change that came before it was sent
 
 
 def check(evidence: Evidence) -> Iterator[Finding]:
@@ -36,18 +34,7 @@ def _lost(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator[Find
             continue
         if due_us > times.database_us(history.healed_us):
             continue
-        if window.until_us < history.healed_us and _is_troubled(evidence, due_us, window):
-            continue
         yield Finding("lost", story.job, due_us, f"window until {window.until_us}")
-
-
-def _is_troubled(evidence: Evidence, due_us: int, window: Window) -> bool:
-    """Whether a due time was late for a reason, and then not wanted any more."""
-    times = evidence.times
-    return (
-        bool(times.faults(window.until_us - TROUBLE_US, window.until_us))
-        and times.instant_us(due_us) > window.until_us - 2 * TROUBLE_US
-    )
 
 
 def _invented(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator[Finding]:

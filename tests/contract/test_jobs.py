@@ -386,7 +386,7 @@ async def test_a_job_that_was_edited_is_not_resumed_by_its_old_schedule(world: W
 
 
 async def test_what_a_job_was_paused_over_is_in_its_history(world: World) -> None:
-    job = await world.register(world.now_us)
+    job = await world.register(world.now_us + MINUTE_US)
     paused = (await world.jobs.pause(world.caller, job.job_id)).job
     skip = Skip(
         reason=SkipReason.PAUSED,
@@ -404,7 +404,7 @@ async def test_what_a_job_was_paused_over_is_in_its_history(world: World) -> Non
 
 
 async def test_a_day_that_was_long_ago_is_skipped_too(world: World) -> None:
-    job = await world.register(world.now_us)
+    job = await world.register(world.now_us + MINUTE_US)
     paused = (await world.jobs.pause(world.caller, job.job_id)).job
     long_ago_us = world.now_us - 400 * 24 * 60 * MINUTE_US
     skip = Skip(reason=SkipReason.PAUSED, count=1, first_us=long_ago_us, last_us=long_ago_us)

@@ -46,7 +46,7 @@ async def _tell(scenario: Scenario, server: Server, seed: int) -> Verdict:
     except Exception as error:  # noqa: BLE001 - whatever it was, it is the verdict
         verdict = Verdict(name=scenario.name, broken=(f"not carried out: {error!r}",))
     print(f"{time.monotonic() - began:6.1f} s  {verdict.word:7}  {scenario.name}", flush=True)
-    for text in (*verdict.broken, *verdict.gaps, *verdict.slow):
+    for text in (*verdict.broken, *verdict.slow):
         print(f"          {text}", flush=True)
     return verdict
 

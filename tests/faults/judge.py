@@ -1,8 +1,7 @@
 """The judge of an experiment: what the checker found, what the scenario saw, and how long it took.
 
 Invariant: one broken promise of safety makes a verdict *broken*, whatever the machine was doing. A
-promise about time makes it *slow*: on a machine that has other things to do, that is no proof. A
-*gap* is broken in the one way that is known and not mended yet: see `is_gap`.
+promise about time makes it *slow*: on a machine that has other things to do, that is no proof.
 """
 
 from collections import Counter
@@ -10,7 +9,6 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from tests.checker.check import check
-from tests.checker.findings import Finding
 from tests.checker.records import Fault, History
 
 SECOND_US = 1_000_000
@@ -18,7 +16,6 @@ ABOUT_TIME = ("late", "too_late", "mislabelled")
 TAKEOVER_P99_US = 8 * SECOND_US
 TAKEOVER_MAX_US = 15 * SECOND_US
 RETURN_US = 3 * SECOND_US
-GAP_US = 5 * SECOND_US
 EVERY_SECOND = "* * * * * *"
 
 
@@ -43,7 +40,6 @@ class Verdict(Struct, frozen=True, kw_only=True):
     lateness_us: tuple[int, ...] = ()
     returns_us: tuple[int, ...] = ()
     broken: tuple[str, ...] = ()
-    gaps: tuple[str, ...] = ()
     slow: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     is_available: bool = True
@@ -54,8 +50,6 @@ class Verdict(Struct, frozen=True, kw_only=True):
             return "not available here"
         if self.broken:
             return "BROKEN"
-        if self.gaps:
-            return "gap"
         return "slow" if self.slow else "kept"
 
 
@@ -64,15 +58,11 @@ def judge(name: str, seen: Observation) -> Verdict:
     history = seen.history
     report = check(history)
     found = Counter(finding.name for finding in report.findings)
-    told = [
-        (
-            f"{finding.name} {finding.job} {finding.due_us} {finding.detail}",
-            is_gap(finding, history),
-        )
+    broken = [
+        f"{finding.name} {finding.job} {finding.due_us} {finding.detail}"
         for finding in report.findings
         if finding.name not in ABOUT_TIME
     ]
-    broken = [text for text, is_known in told if not is_known]
     if not history.arrivals:
         broken.append("nothing arrived at all")
     slow = [f"{name} × {count}" for name, count in found.items() if name in ABOUT_TIME]
@@ -94,23 +84,8 @@ def judge(name: str, seen: Observation) -> Verdict:
         lateness_us=tuple(sorted(report.lateness_us)),
         returns_us=returns_us,
         broken=(*seen.broken, *broken),
-        gaps=tuple(text for text, is_known in told if is_known),
         slow=tuple(slow),
         remarks=seen.remarks,
-    )
-
-
-def is_gap(finding: Finding, history: History) -> bool:
-    """A due time that had just passed and was not armed yet when its job was paused.
-
-    The pause removes its timer, and no row says that it was skipped.
-    """
-    return finding.name == "lost" and any(
-        request.job == finding.job
-        and request.verb == "pause"
-        and request.result != "failed"
-        and 0 <= request.sent_us - finding.due_us <= GAP_US
-        for request in history.requests
     )
 
 

@@ -51,8 +51,6 @@ def _takeovers(verdict: Verdict) -> str:
 
 def _remarks(verdict: Verdict) -> str:
     remarks = [*verdict.remarks, *verdict.slow, *(text[:80] for text in verdict.broken[:3])]
-    if verdict.gaps:
-        remarks.append(f"{len(verdict.gaps)} due times dropped by a pause before they were armed")
     if verdict.returns_us:
         longest_s = max(verdict.returns_us) / 1_000_000
         remarks.insert(0, f"firing {longest_s:.1f} s after Postgres was back")

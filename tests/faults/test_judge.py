@@ -126,9 +126,9 @@ def test_what_was_tampered_with_is_found(
     assert "| BROKEN |" in write_table([verdict])
 
 
-def test_a_gap_is_told_apart_and_not_kept(seen: Observation) -> None:
-    """Only of a job that was paused just after; a due time of any other job is lost."""
-    run = plain_run(seen.history)
+def paused_just_after(history: History, *instead: RunRow) -> History:
+    """The job of the plain run was paused 20 ms after it was due, and nothing of it was armed."""
+    run = plain_run(history)
     sent_us = run.due_us + 20_000
     pause = Request(
         verb="pause",
@@ -138,16 +138,39 @@ def test_a_gap_is_told_apart_and_not_kept(seen: Observation) -> None:
         answered_us=sent_us + 1,
         result="ok",
     )
-    paused = replace(
-        without_a_run(seen.history),
-        requests=(*seen.history.requests, pause),
-        arrivals=tuple(one for one in seen.history.arrivals if one.job != run.job),
-        runs=tuple(one for one in seen.history.runs if one.job != run.job),
+    return replace(
+        history,
+        requests=(*history.requests, pause),
+        arrivals=tuple(one for one in history.arrivals if one.job != run.job),
+        runs=(*(one for one in history.runs if one.job != run.job), *instead),
         faults=(),
     )
-    verdict = judge("gap", replace(seen, history=paused))
-    assert f"lost {run.job} {run.due_us}" in " ".join(verdict.gaps)
-    assert verdict.word != "kept"
+
+
+def test_what_a_pause_drops_without_a_row_is_lost(seen: Observation) -> None:
+    run = plain_run(seen.history)
+    verdict = judge("dropped", replace(seen, history=paused_just_after(seen.history)))
+    assert verdict.word == "BROKEN"
+    assert f"lost {run.job} {run.due_us}" in " ".join(verdict.broken)
+
+
+def test_what_a_pause_skips_with_a_row_is_not_lost(seen: Observation) -> None:
+    run = plain_run(seen.history)
+    earliest_us = min(one.due_us for one in seen.history.runs if one.job == run.job)
+    count = sum(
+        one.job == run.job and earliest_us <= one.due_us <= run.due_us for one in seen.history.runs
+    )
+    skipped = replace(
+        run,
+        state="skipped",
+        skip_reason="paused",
+        missed_count=count,
+        missed_since_us=earliest_us,
+        token=None,
+        armed_at_us=None,
+    )
+    verdict = judge("skipped", replace(seen, history=paused_just_after(seen.history, skipped)))
+    assert run.job not in " ".join(verdict.broken)
 
 
 def test_what_a_scenario_has_seen_counts(seen: Observation) -> None:

@@ -35,6 +35,7 @@ from wheelsched.shard.freshness import Freshness
 from wheelsched.shard.preparation import Preparation
 from wheelsched.shard.sweep import Sweep
 from wheelsched.shard.tenure import Tenure
+from wheelsched.testing import skips
 from wheelsched.testing.history import MemoryHistory
 from wheelsched.testing.idempotency import MemoryIdempotency
 from wheelsched.testing.leases import MemoryLeases
@@ -195,6 +196,13 @@ def misfire_dropped_silently(_: Simulation) -> Iterator[None]:
         return await arm(self, lease, [replace(claim, skip=None) for claim in claims])
 
     with patch.object(MemoryTimers, "arm", arm_without):
+        yield
+
+
+@mutant("lost", faults=("cut_everybody",) * 4, requests=60)
+def change_drops_what_is_late(_: Simulation) -> Iterator[None]:
+    """A timer that is stopped takes the due times with it that had passed and were not armed."""
+    with patch.object(skips, "left_behind", lambda *_: None):
         yield
 
 

@@ -139,9 +139,9 @@ class SkipReason(StrEnum):
     MAX_MISSED = "max_missed"  # past its grace, and too many later ones fire
     OVERLAP = "overlap"  # an earlier run was unfinished
     QUEUE_FULL = "queue_full"  # too many runs of the job were waiting
-    PAUSED = "paused"  # the job was paused while the run was armed, or when it came due
-    EDITED = "edited"  # the job got another schedule while the run was armed
-    DELETED = "deleted"  # the job was deleted while the run was armed
+    PAUSED = "paused"  # the job was paused while the run was armed, or before, or when it came due
+    EDITED = "edited"  # the job got another schedule while the run was armed, or before
+    DELETED = "deleted"  # the job was deleted while the run was armed, or before
 
 
 class RunKey(NamedTuple):

@@ -76,10 +76,16 @@ class JobStore(Protocol):
     async def edit(
         self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool
     ) -> Acknowledged:
-        """Replaces the version before `job.version`, or raises `JobChanged`."""
+        """Replaces the version before `job.version`, or raises `JobChanged`.
+
+        What the old schedule has left behind its timer is one skipped row, as of a pause.
+        """
 
     async def pause(self, caller: Caller, job_id: UUID) -> Acknowledged:
-        """Stops the timer, and skips the runs that are armed."""
+        """Stops the timer, and skips the runs that are armed.
+
+        Due times that have passed and were not armed are skipped too: one row stands for them.
+        """
 
     async def resume(
         self,

@@ -131,4 +131,7 @@ class TimerStore(Protocol):
         """Ends the jobs whose schedule has no further due time, unless they got another."""
 
     async def pause_gone(self, lease: Lease, versions: Mapping[UUID, int]) -> None:
-        """Pauses the jobs whose worker wants no more of them, unless they changed since."""
+        """Pauses the jobs whose worker wants no more of them, unless they changed since.
+
+        As with `JobStore.pause`, due times that have passed and were not armed are skipped.
+        """

@@ -5,6 +5,7 @@ flight has ended by that time, so that no run is armed behind the back of an ack
 """
 
 from collections.abc import Sequence
+from functools import partial
 from uuid import UUID
 
 import asyncpg
@@ -12,13 +13,7 @@ import asyncpg
 from wheelsched.core.audit import changed
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Draft, Job, JobState, RunKey, SkipReason
-from wheelsched.errors import (
-    DayMissing,
-    JobChanged,
-    JobNameTaken,
-    JobNotFound,
-    JobNotPausable,
-)
+from wheelsched.errors import JobChanged, JobNameTaken, JobNotFound, JobNotPausable
 from wheelsched.ports import Acknowledged, Caller, Deleted, JobFilter, Registration, planned
 from wheelsched.store.audit import note
 from wheelsched.store.connection import Connection
@@ -33,9 +28,9 @@ from wheelsched.store.definition import (
 from wheelsched.store.hints import hint
 from wheelsched.store.queries import load_queries
 from wheelsched.store.registration import register
+from wheelsched.store.skips import Days, stop_timer, with_days, write_skip
 
 QUERIES = load_queries("jobs.sql")
-DAYS = load_queries("timers.sql")["make_days"]
 
 
 class PostgresJobs:
@@ -72,38 +67,11 @@ class PostgresJobs:
     async def edit(
         self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool
     ) -> Acknowledged:
-        async with self._database.tenant(caller) as connection:
-            before = planned(await _locked(connection, job.job_id))
-            if before.version != job.version - 1:
-                raise JobChanged
-            await _replace(connection, job)
-            if not is_rescheduled:
-                await connection.execute(QUERIES["bump_timer"], job.job_id, job.version)
-            elif due_us is None or job.state is not JobState.ACTIVE:
-                await connection.execute(QUERIES["stop_timer"], job.job_id)
-            else:
-                await connection.execute(QUERIES["start_timer"], job.job_id, job.version, due_us)
-            if is_rescheduled:
-                await _withdraw(connection, job.job_id, SkipReason.EDITED)
-            entry = changed("edit", job, is_rescheduled=is_rescheduled)
-            await note(connection, caller.tenant_id, caller.actor, entry)
-            return await _acknowledged(connection, job.job_id)
+        change = partial(self._edit, caller, job, due_us, is_rescheduled)
+        return await with_days(self._database, change)
 
     async def pause(self, caller: Caller, job_id: UUID) -> Acknowledged:
-        async with self._database.tenant(caller) as connection:
-            job = planned(await _locked(connection, job_id))
-            if job.state is JobState.FINISHED:
-                raise JobNotPausable
-            if job.state is JobState.ACTIVE:
-                await connection.execute(
-                    QUERIES["change_state"], job_id, JobState.PAUSED, JobState.ACTIVE
-                )
-                await connection.execute(QUERIES["stop_timer"], job_id)
-                entry = changed("pause", job)
-                await note(connection, caller.tenant_id, caller.actor, entry)
-            # Its worker may have paused it before, which leaves what is armed.
-            await _withdraw(connection, job_id, SkipReason.PAUSED)
-            return await _acknowledged(connection, job_id)
+        return await with_days(self._database, partial(self._pause, caller, job_id))
 
     async def resume(
         self,
@@ -113,30 +81,46 @@ class PostgresJobs:
         version: int | None = None,
         skip: Skip | None = None,
     ) -> Acknowledged:
-        try:
-            return await self._resume(caller, job_id, due_us, version, skip)
-        except DayMissing:  # of what was skipped long ago
-            assert skip is not None
-            await self._database.fetchval(DAYS, [skip.last_us])
-            return await self._resume(caller, job_id, due_us, version, skip)
+        change = partial(self._resume, caller, job_id, due_us, version, skip)
+        return await with_days(self._database, change)
 
     async def delete(self, caller: Caller, job_id: UUID, version: int | None = None) -> Deleted:
+        return await with_days(self._database, partial(self._delete, caller, job_id, version))
+
+    async def _edit(
+        self, caller: Caller, job: Job, due_us: int | None, is_rescheduled: bool, days: Days
+    ) -> Acknowledged:
         async with self._database.tenant(caller) as connection:
-            job = await _locked(connection, job_id)
-            if version not in (None, job.version):
+            before = planned(await _locked(connection, job.job_id))
+            if before.version != job.version - 1:
                 raise JobChanged
-            await connection.execute(QUERIES["stop_timer"], job_id)
-            await _withdraw(connection, job_id, SkipReason.DELETED)
-            await connection.execute(QUERIES["cancel_waiting"], job_id)
-            late = await connection.fetch(QUERIES["list_late_retries"], job_id)
-            await hint(connection, job_id)
-            soon = await _too_late(connection, job_id)
-            await connection.execute(QUERIES["delete_job"], job_id)
-            await note(connection, caller.tenant_id, caller.actor, changed("delete", job))
-            if isinstance(job, Job):  # drafts are not counted: see `plan`
-                await connection.execute(QUERIES["count_jobs"], -1)
-            too_late = {*soon, *(RunKey(job_id, row["due_at"]) for row in late)}
-            return Deleted(job=job, too_late=tuple(sorted(too_late)))
+            await _replace(connection, job)
+            if is_rescheduled:
+                next_us = due_us if job.state is JobState.ACTIVE else None
+                await _move_timer(connection, before, next_us, days)
+                await _withdraw(connection, job.job_id, SkipReason.EDITED)
+            else:
+                await connection.execute(QUERIES["bump_timer"], job.job_id, job.version)
+            entry = changed("edit", job, is_rescheduled=is_rescheduled)
+            await note(connection, caller.tenant_id, caller.actor, entry)
+            return await _acknowledged(connection, job.job_id)
+
+    async def _pause(self, caller: Caller, job_id: UUID, days: Days) -> Acknowledged:
+        async with self._database.tenant(caller) as connection:
+            job = planned(await _locked(connection, job_id))
+            if job.state is JobState.FINISHED:
+                raise JobNotPausable
+            if job.state is JobState.ACTIVE:
+                paused_at_us = await connection.fetchval(
+                    QUERIES["change_state"], job_id, JobState.PAUSED, JobState.ACTIVE
+                )
+                # What is due after that instant is left to the resumption.
+                await stop_timer(connection, job, SkipReason.PAUSED, days, until_us=paused_at_us)
+                entry = changed("pause", job)
+                await note(connection, caller.tenant_id, caller.actor, entry)
+            # Its worker may have paused it before, which leaves what is armed.
+            await _withdraw(connection, job_id, SkipReason.PAUSED)
+            return await _acknowledged(connection, job_id)
 
     async def _resume(
         self,
@@ -145,6 +129,7 @@ class PostgresJobs:
         due_us: int | None,
         version: int | None,
         skip: Skip | None,
+        days: Days,
     ) -> Acknowledged:
         async with self._database.tenant(caller) as connection:
             job = planned(await _locked(connection, job_id))
@@ -160,14 +145,42 @@ class PostgresJobs:
                         QUERIES["start_timer"], job_id, job.version + 1, due_us
                     )
                 if skip is not None:
-                    await connection.execute(QUERIES["write_skip"], job_id, *_skip_values(skip))
+                    await write_skip(connection, job_id, skip, days)
                 entry = changed("resume", job)
                 await note(connection, caller.tenant_id, caller.actor, entry)
             return await _acknowledged(connection, job_id)
 
+    async def _delete(
+        self, caller: Caller, job_id: UUID, version: int | None, days: Days
+    ) -> Deleted:
+        async with self._database.tenant(caller) as connection:
+            job = await _locked(connection, job_id)
+            if version not in (None, job.version):
+                raise JobChanged
+            if isinstance(job, Job):  # a draft has no timer
+                await stop_timer(connection, job, SkipReason.DELETED, days)
+            await _withdraw(connection, job_id, SkipReason.DELETED)
+            await connection.execute(QUERIES["cancel_waiting"], job_id)
+            late = await connection.fetch(QUERIES["list_late_retries"], job_id)
+            await hint(connection, job_id)
+            soon = await _too_late(connection, job_id)
+            await connection.execute(QUERIES["delete_job"], job_id)
+            await note(connection, caller.tenant_id, caller.actor, changed("delete", job))
+            if isinstance(job, Job):  # drafts are not counted: see `plan`
+                await connection.execute(QUERIES["count_jobs"], -1)
+            too_late = {*soon, *(RunKey(job_id, row["due_at"]) for row in late)}
+            return Deleted(job=job, too_late=tuple(sorted(too_late)))
 
-def _skip_values(skip: Skip) -> tuple[object, ...]:
-    return skip.last_us, skip.reason, skip.count, skip.first_us
+
+async def _move_timer(connection: Connection, before: Job, due_us: int | None, days: Days) -> None:
+    """Starts the timer of a new schedule, at a due time that may have passed meanwhile.
+
+    What the old one had left behind ends there: from then on the new schedule accounts for it.
+    """
+    until_us = None if due_us is None else due_us - 1
+    await stop_timer(connection, before, SkipReason.EDITED, days, until_us=until_us)
+    if due_us is not None:
+        await connection.execute(QUERIES["start_timer"], before.job_id, before.version + 1, due_us)
 
 
 async def _locked(connection: Connection, job_id: UUID) -> Job | Draft:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 import asyncpg
 
 from wheelsched.core.model import JobState
+from wheelsched.errors import DayMissing
 from wheelsched.ports import Lease, Plan, Planned, Unplanned
 from wheelsched.store.database import Database
 from wheelsched.store.definition import decode_draft, encode_definition, encode_tags
@@ -48,9 +49,12 @@ class PostgresPlans:
         return Planned(frozenset(row["accepted"] or ()), frozenset(row["refused"] or ()))
 
     async def clear(self, lease: Lease, numbers: Collection[int]) -> None:
-        row = await self._database.fetchrow(
-            QUERIES["clear"], lease.shard_id, lease.fence, list(numbers)
-        )
+        arguments = (lease.shard_id, lease.fence, list(numbers))
+        try:
+            row = await self._database.fetchrow(QUERIES["clear"], *arguments)
+        except DayMissing:
+            await self._database.fetchval(QUERIES["make_days_of_cancelled"], list(numbers))
+            row = await self._database.fetchrow(QUERIES["clear"], *arguments)
         assert row
         if not row["is_held"]:
             await refuse_old(self._database, lease)

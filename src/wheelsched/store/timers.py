@@ -6,13 +6,15 @@ held under the statement's fence.
 
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from uuid import UUID
 
 import asyncpg
 import msgspec
 import structlog
 
-from wheelsched.core.model import DRAFT_STATES, Job, Lane, Run, RunKey
+from wheelsched.core.misfire import Skip
+from wheelsched.core.model import DRAFT_STATES, Job, Lane, Run, RunKey, SkipReason
 from wheelsched.errors import DayMissing, KeyTaken
 from wheelsched.ports import Claim, ClaimedRetry, Horizon, Lease, Mark, Retry
 from wheelsched.store.database import Database
@@ -20,6 +22,7 @@ from wheelsched.store.definition import decode_job, decode_run
 from wheelsched.store.horizon import HorizonDecoder
 from wheelsched.store.leases import refuse_old
 from wheelsched.store.queries import load_queries
+from wheelsched.store.skips import Days, leave_behind, with_days, write_skip
 
 log = structlog.get_logger("wheelsched.store")
 
@@ -103,13 +106,30 @@ class PostgresTimers:
         )
 
     async def pause_gone(self, lease: Lease, versions: Mapping[UUID, int]) -> None:
-        await self._database.fetch(
-            QUERIES["pause_gone_jobs"],
-            lease.shard_id,
-            lease.fence,
-            list(versions),
-            list(versions.values()),
-        )
+        await with_days(self._database, partial(self._pause_gone, lease, versions))
+
+    async def _pause_gone(self, lease: Lease, versions: Mapping[UUID, int], days: Days) -> None:
+        async with self._database.connection() as connection, connection.transaction():
+            rows = await connection.fetch(
+                QUERIES["pause_gone_jobs"],
+                lease.shard_id,
+                lease.fence,
+                list(versions),
+                list(versions.values()),
+            )
+            for row in rows:
+                stretch_us = (row["due_at"], row["paused_at"])
+                job = _read_job(row)
+                if job is not None:
+                    await leave_behind(connection, job, stretch_us, SkipReason.PAUSED, days)
+                else:  # of a schedule that is unknown, the timer is one due time
+                    skip = Skip(
+                        reason=SkipReason.PAUSED,
+                        count=1,
+                        first_us=row["due_at"],
+                        last_us=row["due_at"],
+                    )
+                    await write_skip(connection, row["job_id"], skip, days)
 
     async def _arm_simple(self, lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
         due_us = [claim.due_us for claim in claims]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from wheelsched.core.audit import changed, registered
 from wheelsched.core.duration import SECOND
 from wheelsched.core.misfire import Skip
-from wheelsched.core.model import Draft, Job, JobState, Run, RunKey, RunState, SkipReason
+from wheelsched.core.model import Draft, Job, JobState, RunKey, RunState, SkipReason
 from wheelsched.errors import (
     JobChanged,
     JobNameTaken,
@@ -18,6 +18,7 @@ from wheelsched.errors import (
     TenantNotFound,
 )
 from wheelsched.ports import Acknowledged, Caller, Deleted, JobFilter, Registration, planned
+from wheelsched.testing.skips import stop_timer, write_skip
 from wheelsched.testing.tables import HINTED_US, IN_TIME_US, MemoryTables, RunRow, TimerRow
 
 PAST_US = 10 * SECOND  # what was due before that has long been sent
@@ -93,9 +94,10 @@ class MemoryJobs:
         del self._tables.names[caller.tenant_id, before.name]
         self._tables.names[caller.tenant_id, job.name] = job.job_id
         if is_rescheduled:
-            self._tables.timers.pop(job.job_id, None)
-            if job.state is JobState.ACTIVE:
-                self._start_timer(job.job_id, due_us)
+            next_us = due_us if job.state is JobState.ACTIVE else None
+            until_us = None if next_us is None else next_us - 1
+            stop_timer(self._tables, before, SkipReason.EDITED, until_us=until_us)
+            self._start_timer(job.job_id, next_us)
             self._withdraw(job.job_id, SkipReason.EDITED)
         elif job.job_id in self._tables.timers:
             self._tables.timers[job.job_id].version = job.version
@@ -108,7 +110,8 @@ class MemoryJobs:
             raise JobNotPausable
         if job.state is JobState.ACTIVE:
             self._change_state(job, JobState.PAUSED)
-            self._tables.timers.pop(job_id, None)
+            paused_at_us = self._tables.jobs[job_id].paused_at_us
+            stop_timer(self._tables, job, SkipReason.PAUSED, until_us=paused_at_us)
             self._note(caller, "pause", job)
         self._withdraw(job_id, SkipReason.PAUSED)
         return self._acknowledged(job_id)
@@ -130,7 +133,7 @@ class MemoryJobs:
             self._change_state(job, JobState.FINISHED if due_us is None else JobState.ACTIVE)
             self._start_timer(job_id, due_us)
             if skip is not None:
-                self._write_skip(job, skip)
+                write_skip(self._tables, job, skip)
             self._note(caller, "resume", job)
         return self._acknowledged(job_id)
 
@@ -138,7 +141,8 @@ class MemoryJobs:
         job = self._either(caller, job_id)
         if version not in (None, job.version):
             raise JobChanged
-        self._tables.timers.pop(job_id, None)
+        if isinstance(job, Job):
+            stop_timer(self._tables, job, SkipReason.DELETED)
         self._withdraw(job_id, SkipReason.DELETED)
         late = self._cancel_waiting(job_id)
         self._tables.hint(job_id)
@@ -151,23 +155,6 @@ class MemoryJobs:
         del self._tables.names[caller.tenant_id, job.name]
         self._note(caller, "delete", job)
         return Deleted(job=job, too_late=tuple(sorted(too_late)))
-
-    def _write_skip(self, job: Job, skip: Skip) -> None:
-        run = Run(
-            job_id=job.job_id,
-            due_us=skip.last_us,
-            tenant_id=job.tenant_id,
-            state=RunState.SKIPPED,
-            finished_at_us=self._tables.now_us(),
-            skip_reason=skip.reason,
-            missed_count=skip.count,
-            missed_since_us=skip.first_us,
-        )
-        if self._tables.write_run(run):
-            return
-        row = self._tables.runs[run.key]
-        if row.run.state is RunState.SKIPPED and row.run.skip_reason is skip.reason:
-            row.run = replace(row.run, missed_count=skip.count, missed_since_us=skip.first_us)
 
     def _add(self, caller: Caller, registration: Registration) -> None:
         job, due_us = registration.job, registration.due_us

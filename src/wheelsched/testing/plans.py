@@ -11,7 +11,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from wheelsched.core.audit import Entry, changed
-from wheelsched.core.model import Draft, JobState, RunState
+from wheelsched.core.model import Draft, JobState, Run, RunState, SkipReason
 from wheelsched.core.partition import partition_of
 from wheelsched.errors import JobNameTaken
 from wheelsched.ports import Caller, Lease, Plan, Planned, Unplanned
@@ -63,7 +63,7 @@ class MemoryPlans:
                 del self._tables.unplanned[number]
                 self._tables.job_counts[row.tenant_id] -= row.is_counted
                 if row.job_id not in self._tables.jobs and row.job_id not in self._tables.drafts:
-                    self._clear(row.job_id)
+                    self._clear(row)
 
     def _unplanned(self, job_id: UUID) -> Draft | None:
         draft = self._tables.drafts.get(job_id)
@@ -88,9 +88,11 @@ class MemoryPlans:
         tables.timers[draft.job_id] = TimerRow(job.version, registration.due_us)
         return True
 
-    def _clear(self, job_id: UUID) -> None:
-        tables = self._tables
-        tables.timers.pop(job_id, None)
+    def _clear(self, gone: UnplannedRow) -> None:
+        tables, job_id = self._tables, gone.job_id
+        timer = tables.timers.pop(job_id, None)
+        if timer is not None and timer.due_us is not None and timer.due_us <= gone.written_at_us:
+            tables.write_run(_skipped(gone, timer.due_us, tables.now_us()))
         for key in [key for key in tables.retries if key.job_id == job_id]:
             row = tables.runs[key]
             if row.run.state is RunState.RETRYING:
@@ -101,6 +103,20 @@ class MemoryPlans:
                     finished_at_us=tables.now_us(),
                     retry_at_us=None,
                 )
+
+
+def _skipped(gone: UnplannedRow, due_us: int, now_us: int) -> Run:
+    """The due time of a timer, alone: the schedule is gone with the job."""
+    return Run(
+        job_id=gone.job_id,
+        due_us=due_us,
+        tenant_id=gone.tenant_id,
+        state=RunState.SKIPPED,
+        finished_at_us=now_us,
+        skip_reason=SkipReason.DELETED,
+        missed_count=1,
+        missed_since_us=due_us,
+    )
 
 
 class MemoryApplication:
@@ -125,7 +141,7 @@ class MemoryApplication:
         )
         self._tables.drafts[job_id] = draft
         self._tables.names[caller.tenant_id, name] = job_id
-        self._list(UnplannedRow(job_id, caller.tenant_id))
+        self._list(UnplannedRow(job_id, caller.tenant_id, now_us))
         entry = Entry("job.register", str(job_id), {"count": 1, "names": [name]})
         self._tables.note(caller.tenant_id, caller.actor, entry)
         return draft
@@ -142,8 +158,9 @@ class MemoryApplication:
         tables.drafts.pop(job_id, None)
         del tables.names[caller.tenant_id, job.name]
         tables.note(caller.tenant_id, caller.actor, changed("delete", job))
-        self._list(UnplannedRow(job_id, caller.tenant_id, is_counted))
-        until_us = tables.now_us() + IN_TIME_US
+        now_us = tables.now_us()
+        self._list(UnplannedRow(job_id, caller.tenant_id, now_us, is_counted))
+        until_us = now_us + IN_TIME_US
         return not any(
             row.run.state in OUT and row.run.due_us <= until_us
             for key, row in tables.runs.items()

@@ -61,6 +61,7 @@ class IdempotencyRow(Struct):
 class UnplannedRow(Struct, frozen=True):
     job_id: UUID
     tenant_id: UUID
+    written_at_us: int
     is_counted: bool = False
 
 

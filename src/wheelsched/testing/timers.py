@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from wheelsched.core.model import Job, JobState, Run, RunKey, RunState
+from wheelsched.core.model import Job, JobState, Run, RunKey, RunState, SkipReason
 from wheelsched.core.partition import partition_of
 from wheelsched.ports import (
     NEVER_US,
@@ -18,6 +18,7 @@ from wheelsched.ports import (
     Mark,
     Retry,
 )
+from wheelsched.testing.skips import stop_timer
 from wheelsched.testing.tables import MemoryTables
 
 
@@ -114,7 +115,8 @@ class MemoryTimers:
             job = self._tables.jobs.get(job_id)
             if job is not None and (job.state, job.version) == (JobState.ACTIVE, version):
                 self._change_state(job_id, JobState.PAUSED)
-                self._tables.timers.pop(job_id, None)
+                paused_at_us = self._tables.jobs[job_id].paused_at_us
+                stop_timer(self._tables, job, SkipReason.PAUSED, until_us=paused_at_us)
 
     def _horizon(self, until_us: int, is_wanted: Callable[[UUID], bool]) -> Horizon:
         found = [

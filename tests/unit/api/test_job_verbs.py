@@ -1,11 +1,12 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
 from tests.api import Api
 
-from wheelsched.core.model import RunState
+from wheelsched.core.model import RunState, SkipReason
 from wheelsched.testing import MemoryStore
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -59,6 +60,30 @@ async def pause_back_then(api: Api, job_id: str, seconds: int) -> None:
         paused_at_us=job.paused_at_us - seconds * 1_000_000,
     )
     api.stores._tables.jobs[job.job_id] = earlier
+    api.stores._tables.runs.clear()  # a second may have passed since the job was made
+
+
+async def test_what_a_pause_leaves_behind_is_not_counted_again_after_it(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timer stood half a minute behind when the job was paused, a minute ago."""
+    job_id = UUID((await api.create(schedule="* * * * * *", timezone="UTC"))["job_id"])
+    assert isinstance(api.stores, MemoryStore)
+    tables = api.stores._tables
+    paused_at_us = tables.now_us() - 60_000_000
+    first_us = paused_at_us // 1_000_000 * 1_000_000 - 30_000_000
+    tables.jobs[job_id] = replace(tables.jobs[job_id], anchor_us=first_us - 1)
+    tables.timers[job_id].due_us = first_us
+    with monkeypatch.context() as back_then:
+        back_then.setattr(tables, "now_us", lambda: paused_at_us)
+        await api.post(f"/jobs/{job_id}/pause")
+    await api.post(f"/jobs/{job_id}/resume")
+    left, paused_over = sorted((row.run for row in tables.runs.values()), key=lambda run: run.key)
+    assert (left.missed_since_us, left.missed_count) == (first_us, 31)
+    assert left.due_us == first_us + 30_000_000
+    assert paused_over.missed_since_us == left.due_us + 1_000_000
+    assert paused_over.missed_count == (paused_over.due_us - left.due_us) // 1_000_000
+    assert {left.skip_reason, paused_over.skip_reason} == {SkipReason.PAUSED}
 
 
 async def test_what_fell_into_a_pause_is_explained_after_it(api: Api) -> None:

@@ -7,7 +7,7 @@ import pytest
 from wheelsched.core.compile import compile_schedule
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import SkipReason
-from wheelsched.core.pause import paused_over
+from wheelsched.core.pause import left_behind, paused_over
 from wheelsched.core.spec import Spec
 
 SECOND = 1_000_000
@@ -45,3 +45,35 @@ def test_a_one_off_that_was_paused_over_its_time() -> None:
     once = compile_schedule(spec, uuid4(), 0)
     assert paused_over(once, HOUR - 1, 2 * HOUR, ()) == skip(3_600, 3_600, 1)
     assert paused_over(once, HOUR, 2 * HOUR, ()) is None
+
+
+@pytest.mark.parametrize(
+    ("timer_s", "stopped_s", "known_s", "left"),
+    [
+        (3_610, 3_609, (), None),
+        (3_610, 3_610, (), skip(3_610, 3_610, 1)),
+        (3_610, 3_645, (), skip(3_610, 3_640, 4)),
+        (3_610, 3_645, (3_610, 3_640), skip(3_620, 3_630, 2)),
+        (3_610, 3_645, (3_620,), skip(3_610, 3_640, 4)),
+        (3_610, 3_645, (3_620, 3_630, 3_640), skip(3_610, 3_610, 1)),
+        (3_610, 3_645, (3_610, 3_620, 3_630, 3_640), None),
+        (3_607, 3_609, (), skip(3_607, 3_607, 1)),
+        (3_607, 3_625, (), skip(3_607, 3_620, 3)),
+        (3_607, 3_625, (3_607,), skip(3_610, 3_620, 2)),
+    ],
+)
+def test_a_timer_that_is_stopped_leaves_what_had_passed(
+    timer_s: int, stopped_s: int, known_s: tuple[int, ...], left: Skip | None
+) -> None:
+    """Its own due time too, when the schedule has moved from under it."""
+    known_us = {each * SECOND for each in known_s}
+    stopped_at_us = stopped_s * SECOND
+    found = left_behind(EVERY, timer_s * SECOND, stopped_at_us, SkipReason.PAUSED, known_us)
+    assert found == left
+
+
+def test_a_one_off_whose_timer_is_stopped_after_its_time() -> None:
+    once = compile_schedule(Spec(kind="at", expression="1970-01-01T01:00:00Z"), uuid4(), 0)
+    assert left_behind(once, HOUR, HOUR - 1, SkipReason.PAUSED) is None
+    assert left_behind(once, HOUR, HOUR, SkipReason.PAUSED) == skip(3_600, 3_600, 1)
+    assert left_behind(once, HOUR, 2 * HOUR, SkipReason.PAUSED, {HOUR}) is None

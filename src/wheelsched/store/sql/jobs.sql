@@ -64,19 +64,7 @@ UPDATE jobs
 SET state = $2, version = version + 1, updated_at = clock_timestamp(),
     paused_at = CASE WHEN $2 = 'paused' THEN clock_timestamp() END
 WHERE job_id = $1 AND state = $3
-RETURNING version;
-
--- name: write_skip
--- The last of these due times may have a row: it was armed when an earlier pause withdrew it.
-INSERT INTO runs (
-    job_id, due_at, tenant_id, partition, state, finished_at, skip_reason, missed_count,
-    missed_since
-)
-SELECT job_id, $2, tenant_id, partition, 'skipped', clock_timestamp(), $3, $4, $5
-FROM jobs WHERE job_id = $1
-ON CONFLICT (job_id, due_at) DO UPDATE
-SET missed_count = excluded.missed_count, missed_since = excluded.missed_since
-WHERE runs.state = 'skipped' AND runs.skip_reason = excluded.skip_reason;
+RETURNING paused_at;
 
 -- name: delete_job
 DELETE FROM jobs WHERE job_id = $1;
@@ -96,9 +84,6 @@ WHERE tenants.tenant_id = current_tenant();
 -- As the other two that write the timer, it waits for the claim in flight. What follows in the
 -- transaction sees the runs of that claim.
 UPDATE timers SET version = $2 WHERE job_id = $1;
-
--- name: stop_timer
-DELETE FROM timers WHERE job_id = $1;
 
 -- name: withdraw_armed
 -- What is due within a second may have been sent by the time that the shard hears of this. The

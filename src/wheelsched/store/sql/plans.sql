@@ -76,7 +76,8 @@ FROM judged;
 
 -- name: clear
 -- After jobs that are gone: their timers, and the runs that wait for an attempt. Whatever else was
--- in the list and is planned by now is struck off too.
+-- in the list and is planned by now is struck off too. A due time that had passed when its job was
+-- cancelled, and was not armed, is skipped: the timer's own, for its schedule is gone with the job.
 WITH fence AS MATERIALIZED (
     SELECT shard_id, ARRAY(SELECT partition FROM partitions WHERE owner = $1) AS owned
     FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
@@ -88,13 +89,26 @@ WITH fence AS MATERIALIZED (
       AND NOT EXISTS (
           SELECT FROM jobs WHERE jobs.job_id = unplanned.job_id AND jobs.state = 'unplanned'
       )
-    RETURNING unplanned.job_id, unplanned.tenant_id, unplanned.is_counted
+    RETURNING unplanned.job_id, unplanned.tenant_id, unplanned.is_counted, unplanned.written_at
 ), gone AS MATERIALIZED (
-    SELECT DISTINCT job_id FROM struck
+    SELECT job_id, tenant_id, max(written_at) AS cancelled_at FROM struck
     WHERE NOT EXISTS (SELECT FROM jobs WHERE jobs.job_id = struck.job_id)
+    GROUP BY job_id, tenant_id
     ORDER BY job_id
 ), stopped AS (
-    DELETE FROM timers USING gone WHERE timers.job_id = gone.job_id
+    DELETE FROM timers
+    USING gone
+    WHERE timers.job_id = gone.job_id
+    RETURNING timers.job_id, timers.due_at, timers.partition, gone.tenant_id, gone.cancelled_at
+), skipped AS (
+    INSERT INTO runs (
+        job_id, due_at, tenant_id, partition, state, finished_at, skip_reason, missed_count,
+        missed_since
+    )
+    SELECT job_id, due_at, tenant_id, partition, 'skipped', clock_timestamp(), 'deleted', 1, due_at
+    FROM stopped
+    WHERE due_at <= cancelled_at
+    ON CONFLICT (job_id, due_at) DO NOTHING
 ), ended AS (
     UPDATE runs SET state = 'cancelled', finished_at = clock_timestamp(), retry_at = NULL
     FROM gone JOIN retries ON retries.job_id = gone.job_id
@@ -117,3 +131,10 @@ WITH fence AS MATERIALIZED (
     WHERE job_counts.tenant_id = held.tenant_id
 )
 SELECT EXISTS (SELECT FROM fence) AS is_held, count(*) AS cleared FROM gone;
+
+-- name: make_days_of_cancelled
+SELECT make_days(ARRAY(
+    SELECT DISTINCT (timers.due_at AT TIME ZONE 'UTC')::date
+    FROM unplanned JOIN timers ON timers.job_id = unplanned.job_id
+    WHERE unplanned.unplanned_id = ANY ($1::bigint[]) AND timers.due_at <= unplanned.written_at
+));

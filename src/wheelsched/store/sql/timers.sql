@@ -199,7 +199,8 @@ RETURNING jobs.job_id;
 
 -- name: pause_gone_jobs
 -- Only the version that was sent: a job that somebody resumed or edited since goes on, and one
--- that somebody is changing, or an application has locked, is passed by.
+-- that somebody is changing, or an application has locked, is passed by. Those are given whose
+-- timers had a due time left that was not armed.
 WITH fence AS MATERIALIZED (
     SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
 ), locked AS MATERIALIZED (
@@ -215,12 +216,17 @@ WITH fence AS MATERIALIZED (
         paused_at = clock_timestamp()
     FROM locked
     WHERE jobs.job_id = locked.job_id
-    RETURNING jobs.job_id
+    RETURNING jobs.*
+), stopped AS (
+    DELETE FROM timers
+    USING paused
+    WHERE timers.job_id = paused.job_id
+    RETURNING timers.job_id, timers.due_at
 )
-DELETE FROM timers
-USING paused
-WHERE timers.job_id = paused.job_id
-RETURNING timers.job_id;
+SELECT paused.*, stopped.due_at
+FROM stopped JOIN paused ON paused.job_id = stopped.job_id
+WHERE stopped.due_at <= paused.paused_at
+ORDER BY paused.job_id;
 
 -- name: make_days
 SELECT make_days(ARRAY(

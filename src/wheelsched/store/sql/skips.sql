@@ -1,0 +1,22 @@
+-- name: stop_timer
+-- The time of the clock: it may have waited for a claim in flight.
+DELETE FROM timers WHERE job_id = $1 RETURNING due_at, clock_timestamp() AS stopped_at;
+
+-- name: list_known
+-- The latest: it is there that the row of a skip would be.
+SELECT due_at FROM runs
+WHERE job_id = $1 AND due_at BETWEEN $2 AND $3
+ORDER BY due_at DESC
+LIMIT $4;
+
+-- name: write_skip
+-- The last of these due times may have a row: it was armed when an earlier pause withdrew it.
+INSERT INTO runs (
+    job_id, due_at, tenant_id, partition, state, finished_at, skip_reason, missed_count,
+    missed_since
+)
+SELECT job_id, $2, tenant_id, partition, 'skipped', clock_timestamp(), $3, $4, $5
+FROM jobs WHERE job_id = $1
+ON CONFLICT (job_id, due_at) DO UPDATE
+SET missed_count = excluded.missed_count, missed_since = excluded.missed_since
+WHERE runs.state = 'skipped' AND runs.skip_reason = excluded.skip_reason;

@@ -1,0 +1,47 @@
+"""Due times that nothing fires for, in memory. Invariant: as on Postgres, whoever stops a timer
+writes what it leaves behind."""
+
+from msgspec.structs import replace
+
+from wheelsched.core.compile import compile_schedule
+from wheelsched.core.misfire import Skip
+from wheelsched.core.model import Job, Run, RunState, SkipReason
+from wheelsched.core.pause import left_behind
+from wheelsched.testing.tables import MemoryTables
+
+
+def stop_timer(
+    tables: MemoryTables, job: Job, reason: SkipReason, *, until_us: int | None = None
+) -> None:
+    """Stops the timer of a job, and writes what it leaves behind until now, or until an instant
+    that comes before."""
+    timer = tables.timers.pop(job.job_id, None)
+    stopped_at_us = tables.now_us()
+    if until_us is not None:
+        stopped_at_us = min(stopped_at_us, until_us)
+    if timer is None or timer.due_us is None or timer.due_us > stopped_at_us:
+        return
+    known_us = {key.due_us for key in tables.runs if key.job_id == job.job_id}
+    schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)
+    skip = left_behind(schedule, timer.due_us, stopped_at_us, reason, known_us)
+    if skip is not None:
+        write_skip(tables, job, skip)
+
+
+def write_skip(tables: MemoryTables, job: Job, skip: Skip) -> None:
+    """Writes the one row that stands for all the due times of a skip."""
+    run = Run(
+        job_id=job.job_id,
+        due_us=skip.last_us,
+        tenant_id=job.tenant_id,
+        state=RunState.SKIPPED,
+        finished_at_us=tables.now_us(),
+        skip_reason=skip.reason,
+        missed_count=skip.count,
+        missed_since_us=skip.first_us,
+    )
+    if tables.write_run(run):
+        return
+    row = tables.runs[run.key]
+    if row.run.state is RunState.SKIPPED and row.run.skip_reason is skip.reason:
+        row.run = replace(row.run, missed_count=skip.count, missed_since_us=skip.first_us)
