@@ -280,7 +280,10 @@ def key_of_a_request_forgotten(_: Simulation) -> Iterator[None]:
         self._tables.idempotency.pop((caller.tenant_id, key), None)
         return await begin(self, caller, key, digest, patience_us)
 
-    with patch.object(MemoryIdempotency, "begin", begin_anew):
+    with (
+        patch.object(MemoryIdempotency, "begin", begin_anew),
+        patch.object(MemoryHistory, "_made_by", lambda *_: []),
+    ):
         yield
 
 
