@@ -47,6 +47,8 @@ class RunningStack(Struct, frozen=True, kw_only=True):
 
 def run_on_terminal(*arguments: str, width: int, environment: dict[str, str]) -> list[str]:
     """The lines that a command shows on a terminal of that width, without their colours."""
+    known = clean_environment()
+    known.pop("COLUMNS", None)  # the terminal says it
     terminal, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     process = subprocess.Popen(
@@ -54,7 +56,7 @@ def run_on_terminal(*arguments: str, width: int, environment: dict[str, str]) ->
         stdin=end,
         stdout=end,
         stderr=end,
-        env=clean_environment() | environment | {"TERM": "xterm"},
+        env=known | environment | {"TERM": "xterm"},
     )
     os.close(end)
     shown = b""

@@ -130,7 +130,8 @@ async def test_a_one_off_that_somebody_asks_a_run_of_stays(
     async with asking.transaction():
         await asking.execute("SELECT set_config('wheelsched.tenant', $1, true)", str(TENANT))
         now_us = await asking.fetchval("SELECT clock_timestamp()")
-        await asking.fetch(HISTORY["request_runs"], [job_id], [now_us], ["manual"], [None])
+        await asking.fetch(HISTORY["lock_requested"], job_id)
+        await asking.fetch(HISTORY["request_runs"], job_id, [now_us], ["manual"], [None], None)
         assert await retention.remove_one_offs() == 0
     assert await retention.remove_one_offs() == 0
     assert await job_ids(owner) == {job_id}

@@ -18,6 +18,7 @@ ROLES = {
     "retention.sql": "wheelsched_owner",
     "runs.sql": "wheelsched_shard",
     "session.sql": "wheelsched_api",
+    "skips.sql": "wheelsched_api",
     "tenants.sql": "wheelsched_api",
     "timers.sql": "wheelsched_shard",
 }
