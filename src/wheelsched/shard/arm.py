@@ -34,6 +34,7 @@ from wheelsched.shard.retries import Retries
 log = structlog.get_logger("wheelsched.shard")
 
 BATCH = 1_000
+SMALL_BATCH = 250  # while there is no crowd: what one batch takes at once makes the others late
 PORTION = ROOM  # taken from the wheel at once, to be sorted
 STEP_US = 100 * MILLISECOND  # what is due within one step of the lead is armed together
 FORECAST_S = 60
@@ -157,8 +158,9 @@ class Arm:
             return
         taken = self._due_times.take(now_us + self._lead.us + STEP_US, most)
         taken.sort(key=lambda due: due[0].int)
-        for start in range(0, len(taken), BATCH):
-            chunk = taken[start : start + BATCH]
+        size = BATCH if len(taken) > BATCH else SMALL_BATCH
+        for start in range(0, len(taken), size):
+            chunk = taken[start : start + size]
             earliest_us = min(due_us for _, due_us in chunk)
             heapq.heappush(self._chunks, (earliest_us, next(self._numbers), chunk))
 

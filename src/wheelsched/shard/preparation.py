@@ -4,7 +4,8 @@ Invariant: the request of an attempt depends on the run's key, the attempt, the 
 definition alone, so that a second preparation replaces the first.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from uuid import UUID
 
 from wheelsched.core.compile import compile_schedule
@@ -13,6 +14,8 @@ from wheelsched.core.model import Job, Lane, Run, RunState, Trigger
 from wheelsched.ports import Callback, Dispatcher, Tenant
 from wheelsched.shard.armed import ArmedRun, rules_of
 from wheelsched.shard.context import Context
+
+READ_AT_ONCE = 250
 
 
 class Preparation:
@@ -27,9 +30,11 @@ class Preparation:
         """The definitions of jobs, after their tenants have become known."""
         if not job_ids:
             return []
-        jobs = await self._context.patience.insist(
-            "job.read", lambda: self._context.stores.timers.read_jobs(job_ids)
-        )
+        jobs: list[Job] = []
+        for part in _in_parts(job_ids):
+            jobs += await self._context.patience.insist(
+                "job.read", partial(self._context.stores.timers.read_jobs, part)
+            )
         await self._read_tenants({job.tenant_id for job in jobs} - self._tenants.keys())
         return jobs
 
@@ -88,6 +93,13 @@ class Preparation:
                 "tenant.read", lambda: self._context.stores.tenants.read(tenant_ids)
             )
             self._tenants |= {tenant.tenant_id: tenant for tenant in tenants}
+
+
+def _in_parts(job_ids: Collection[UUID]) -> Iterator[Sequence[UUID]]:
+    """A part in each turn of the loop: to decode a definition takes as long as to send a run."""
+    wanted = list(job_ids)
+    for start in range(0, len(wanted), READ_AT_ONCE):
+        yield wanted[start : start + READ_AT_ONCE]
 
 
 def adopted_lane(run: Run, job: Job, now_us: int) -> Lane:
