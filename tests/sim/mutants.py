@@ -214,12 +214,12 @@ def overlap_not_decided(_: Simulation) -> Iterator[None]:
 
 @mutant("early", faults=("crash",))
 def sent_too_early(_: Simulation) -> Iterator[None]:
-    prepare = Preparation.prepare
+    prepare = Preparation._prepare
 
     def prepare_early(self: Preparation, job: Any, run: Run, token: int, fire_at_us: int) -> Any:
         return prepare(self, job, run, token, fire_at_us - 100_000)
 
-    with patch.object(Preparation, "prepare", prepare_early):
+    with patch.object(Preparation, "_prepare", prepare_early):
         yield
 
 
@@ -257,7 +257,7 @@ def adoption_without_a_new_token(_: Simulation) -> Iterator[None]:
 
 @mutant("cross_tenant", "old_self", faults=("crash",))
 def payload_of_another_job(_: Simulation) -> Iterator[None]:
-    prepare = Preparation.prepare
+    prepare = Preparation._prepare
     payloads: list[Any] = []
 
     def prepare_mixed(self: Preparation, job: Any, run: Run, token: int, fire_at_us: int) -> Any:
@@ -265,7 +265,7 @@ def payload_of_another_job(_: Simulation) -> Iterator[None]:
         mixed = replace(job, payload=payloads[max(len(payloads) - 4, 0)])
         return prepare(self, mixed, run, token, fire_at_us)
 
-    with patch.object(Preparation, "prepare", prepare_mixed):
+    with patch.object(Preparation, "_prepare", prepare_mixed):
         yield
 
 
@@ -323,12 +323,12 @@ def clock_read_once(_: Simulation) -> Iterator[None]:
 
 @mutant("mislabelled", faults=("join",))
 def sent_when_the_next_is_due(_: Simulation) -> Iterator[None]:
-    prepare = Preparation.prepare
+    prepare = Preparation._prepare
 
     def prepare_late(self: Preparation, job: Any, run: Run, token: int, fire_at_us: int) -> Any:
         return prepare(self, job, run, token, fire_at_us + 5_000_000)
 
-    with patch.object(Preparation, "prepare", prepare_late):
+    with patch.object(Preparation, "_prepare", prepare_late):
         yield
 
 

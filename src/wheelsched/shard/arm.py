@@ -27,8 +27,9 @@ from wheelsched.shard.claims import Claims
 from wheelsched.shard.context import Context
 from wheelsched.shard.due_times import ROOM, DueTimes
 from wheelsched.shard.lead import ArmingRate, Lead, look_ahead
+from wheelsched.shard.portions import in_portions
 from wheelsched.shard.preparation import Preparation
-from wheelsched.shard.reports import Ruling, unprepared
+from wheelsched.shard.reports import Ruling
 from wheelsched.shard.retries import Retries
 
 log = structlog.get_logger("wheelsched.shard")
@@ -52,7 +53,7 @@ class Outlets(Struct, frozen=True):
     settle: Callable[[Ruling], None]
 
 
-class Plan(Struct, frozen=True):
+class Prospect(Struct, frozen=True):
     """What a claim makes of one job, if it wins."""
 
     job: Job
@@ -204,37 +205,34 @@ class Arm:
             for job in await self._preparation.read_jobs(due_us.keys())
             if job.state is JobState.ACTIVE
         ]
-        plans = [
-            plan
-            for start in range(0, len(jobs), TURN)
-            for plan in await self._plan(jobs[start : start + TURN], due_us)
-        ]
+        clock = self._context.clock
+        prospects: list[Prospect] = []
+        async for portion in in_portions(clock, jobs, TURN):
+            prospects += self._foresee(portion, due_us)
         claims = Claims(self._context)
-        lost = await claims.arm([plan.claim for plan in plans]) if plans else set()
-        self._count(plans, lost)
-        for start in range(0, len(plans), TURN):
-            for plan in plans[start : start + TURN]:
-                self._follow(plan, lost, claims.refused)
-            await self._context.clock.sleep(0)
+        lost = await claims.arm([prospect.claim for prospect in prospects]) if prospects else set()
+        self._count(prospects, lost)
+        async for won in in_portions(clock, prospects, TURN):
+            for prospect in won:
+                self._follow(prospect, lost, claims.refused)
 
-    async def _plan(self, jobs: Sequence[Job], due_us: dict[UUID, int]) -> list[Plan]:
+    def _foresee(self, jobs: Sequence[Job], due_us: dict[UUID, int]) -> list[Prospect]:
         now_us = self._context.clock.now_us()
-        plans = []
+        prospects = []
         for job in jobs:
             try:
-                plans.append(self._plan_one(job, due_us[job.job_id], now_us))
+                prospects.append(self._foresee_one(job, due_us[job.job_id], now_us))
             except Exception:
                 log.exception("job.set_aside", job_id=str(job.job_id))
                 self._set_aside(job.job_id)
-        await self._context.clock.sleep(0)
-        return plans
+        return prospects
 
     def _set_aside(self, job_id: UUID) -> None:
         """Looks at a job again later: its timer stays, and nothing of it is lost."""
         now_us = self._context.clock.now_us()
         self._due_times.move(job_id, now_us + self._context.config.refresh_us)
 
-    def _plan_one(self, job: Job, due_us: int, now_us: int) -> Plan:
+    def _foresee_one(self, job: Job, due_us: int, now_us: int) -> Prospect:
         schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)
         decision = misfire.decide(job.misfire, schedule, due_us, now_us)
         tenure = self._context.tenure
@@ -251,12 +249,12 @@ class Arm:
             runs=runs,
             skip=decision.skip,
         )
-        return Plan(job, claim, decision.fires)
+        return Prospect(job, claim, decision.fires)
 
-    def _count(self, plans: Sequence[Plan], lost: set[RunKey]) -> None:
+    def _count(self, prospects: Sequence[Prospect], lost: set[RunKey]) -> None:
         runs = self._context.vitals.runs
-        for plan in plans:
-            claim = plan.claim
+        for prospect in prospects:
+            claim = prospect.claim
             runs.entered[RunState.ARMED] += len(claim.runs)
             if lost:
                 keys = (RunKey(claim.job_id, run.due_us) for run in claim.runs)
@@ -271,10 +269,10 @@ class Arm:
             RunKey(claim.job_id, run.due_us) in lost for run in claim.runs
         )
 
-    def _follow(self, plan: Plan, lost: set[RunKey], refused: set[RunKey]) -> None:
+    def _follow(self, prospect: Prospect, lost: set[RunKey], refused: set[RunKey]) -> None:
         """Hands the runs that were won to fire, and puts the next due time in its place."""
-        job, claim = plan.job, plan.claim
-        for fire, claimed in zip(plan.fires, claim.runs, strict=True):
+        job, claim = prospect.job, prospect.claim
+        for fire, claimed in zip(prospect.fires, claim.runs, strict=True):
             if RunKey(job.job_id, fire.due_us) not in lost:
                 run = Run(
                     job_id=job.job_id,
@@ -298,10 +296,9 @@ class Arm:
             self._due_times.move(job.job_id, claim.next_due_us if is_near else None)
 
     def _prepare(self, job: Job, run: Run, token: int, fire_at_us: int) -> None:
-        try:
-            prepared = self._preparation.prepare(job, run, token, fire_at_us)
-        except Exception:  # noqa: BLE001 - one bad job must not end the shard
-            self._outlets.settle(unprepared(run.key, token))
+        prepared = self._preparation.prepare(job, run, token, fire_at_us)
+        if isinstance(prepared, Ruling):
+            self._outlets.settle(prepared)
         else:
             self._outlets.fire(prepared)
 
@@ -314,7 +311,7 @@ class Arm:
         claims = [
             ClaimedRetry(retry.key, retry.retry_at_us, tenure.next_token(retry.key.job_id))
             for retry in waiting
-            if tenure.may_arm(retry.key.job_id) and not unfinished.is_judged(retry.key)
+            if tenure.may_arm(retry.key.job_id) and not unfinished.is_ruled(retry.key)
         ]
         if not claims:
             return
@@ -329,7 +326,7 @@ class Arm:
         times_us = {claim.key: claim.retry_at_us for claim in claims}
         for run in runs:
             assert run.token
-            if run.job_id in by_id and not unfinished.is_judged(run.key):
+            if run.job_id in by_id and not unfinished.is_ruled(run.key):
                 self._prepare(by_id[run.job_id], run, run.token, times_us[run.key])
             else:  # deleted, or given up, while an attempt was under way: there is no other
                 self._outlets.settle(Ruling(key=run.key, token=run.token, state=RunState.CANCELLED))

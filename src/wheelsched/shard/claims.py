@@ -27,7 +27,7 @@ class Claims:
         """Arms, and gives the runs that were not won, and the keys of claims that were lost."""
         self._was_ambiguous = False
         answer = await self._context.patience.insist_in_parts("run.arm", claims, self._arm)
-        self.refused = answer.refused
+        self.refused = {item.key for item in answer.refused}
         tokens = {
             RunKey(claim.job_id, run.due_us): run.token for claim in claims for run in claim.runs
         }
@@ -46,7 +46,7 @@ class Claims:
         self._was_ambiguous = False
         patience = self._context.patience
         answer = await patience.insist_in_parts("run.arm", retries, self._arm_retries)
-        self.refused = answer.refused
+        self.refused = {item.key for item in answer.refused}
         tokens = {retry.key: retry.token for retry in retries}
         lost = tokens.keys() - {run.key for run in answer.answers} - self.refused
         return [*answer.answers, *await self._won_before(lost, tokens)]
@@ -56,7 +56,7 @@ class Claims:
         self._was_ambiguous = False
         patience = self._context.patience
         answer = await patience.insist_in_parts("run.adopt", adoptions, self._adopt)
-        self.refused = answer.refused
+        self.refused = {item.key for item in answer.refused}
         tokens = {adoption.key: adoption.token for adoption in adoptions}
         lost = set(answer.answers)
         return self.refused | lost - {run.key for run in await self._won_before(lost, tokens)}

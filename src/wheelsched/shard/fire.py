@@ -5,8 +5,8 @@ was decided about it, and not before every change that was acknowledged a second
 heard of: by a fresh listener, or else by looking again.
 
 ```
-timetable ─► feed ─► overlap ─► fair queue ─► dispatch ─► settle
-               └──► recheck ─────┘
+timetable ─► feed ─► clearance ─► fair queue ─► dispatch ─► settle
+               └──► recheck ──────┘
 ```
 
 Everything between the timetable and the socket is done in portions, so that the loop turns in
@@ -15,26 +15,22 @@ between: a crowd delays neither the answers of the others nor the next tick.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import structlog
 from msgspec import Struct
 
-from wheelsched.core import overlap
-from wheelsched.core.model import Lane, RunKey, RunState, SkipReason, Trigger
+from wheelsched.core.model import RunKey
 from wheelsched.core.outcome import Failed, Outcome
-from wheelsched.core.partition import partition_of
-from wheelsched.core.policy import OnMisfire
 from wheelsched.ports import Dispatcher
 from wheelsched.shard.armed import ArmedRun, Batch
+from wheelsched.shard.clearance import Clearance
 from wheelsched.shard.context import Context
 from wheelsched.shard.fairness import FairQueue
 from wheelsched.shard.freshness import Freshness
-from wheelsched.shard.portions import in_portions
 from wheelsched.shard.reports import Report, Ruling
 from wheelsched.shard.timetable import Timetable, Volley
-from wheelsched.shard.unfinished import LiveRun
 
 log = structlog.get_logger("wheelsched.shard")
 
@@ -69,9 +65,10 @@ class Fire:
         self._freshness = freshness
         self._settle = outlets.settle
         self._recheck = outlets.recheck
+        self._clearance = Clearance(context, outlets.settle)
         self._timetable = Timetable(context.clock, self._come_due)
         self._due: dict[UUID, deque[Batch]] = {}
-        self._is_feeding = False
+        self._is_feed_planned = False
         self._is_pumping = False
         self._tasks: asyncio.TaskGroup | None = None
         # The queue goes by the machine's clock: a step of the database's makes nobody wait.
@@ -140,41 +137,10 @@ class Fire:
 
         With a token, an attempt has; a later one of the same run goes on.
         """
-        unfinished = self._context.unfinished
-        unfinished.end(key, token)
-        if unfinished.first_waiting(key.job_id) is not None:
-            self._call_up(key.job_id)
+        self._context.unfinished.end(key, token)
+        if ready := self._clearance.call_up(key.job_id):
+            self._put_together(ready)
             self.pump()
-
-    async def let_go(self, partitions: Collection[int], until_us: int) -> list[ArmedRun]:
-        """Forgets what is armed for these partitions, except what it carries to its end.
-
-        That is what was sent, and what is due by `until_us` with nothing of its job in its way.
-        What is sent meanwhile was armed when this began: it is met as one or the other.
-        """
-        carried: dict[RunKey, ArmedRun] = {}
-        async for job_ids in in_portions(self._context.clock, self._context.unfinished.job_ids()):
-            for job_id in job_ids:
-                if partition_of(job_id) in partitions:
-                    self._let_go_of(job_id, until_us, carried)
-        return list(carried.values())
-
-    def _let_go_of(self, job_id: UUID, until_us: int, carried: dict[RunKey, ArmedRun]) -> None:
-        unfinished = self._context.unfinished
-        is_clear = unfinished.is_idle(job_id)
-        for run in unfinished.armed_of(job_id):
-            if run.key in carried:
-                continue  # the job was looked at before
-            if run.fire_at_us <= until_us and (is_clear or not run.is_first):
-                is_clear = False  # overlap decides about the next
-                carried[run.key] = run
-            else:
-                unfinished.forget([run])
-        for live in unfinished.live_of(job_id):
-            if live.armed is None:
-                unfinished.end(live.key)
-            else:
-                carried[live.key] = live.armed
 
     def pump(self) -> None:
         """Begins what may be sent now, a portion in each turn of the loop."""
@@ -201,19 +167,19 @@ class Fire:
             if due:
                 self._due[tenant_id] = due
         self._pump_portion()
-        if self._due and not self._is_feeding:
-            self._is_feeding = True
+        if self._due and not self._is_feed_planned:
+            self._is_feed_planned = True
             asyncio.get_running_loop().call_soon(self._feed_on)
 
     def _feed_on(self) -> None:
-        self._is_feeding = False
+        self._is_feed_planned = False
         self._feed()
 
     def _feed_batch(self, batch: Batch) -> None:
         is_fresh = self._freshness.covers(batch.fire_at_us)
         runs = self._certain(batch.runs, is_fresh=is_fresh)
         now_us = self._context.clock.now_us()
-        batch.runs = [run for run in runs if self._decide(run, now_us)]
+        batch.runs = [run for run in runs if self._clearance.decide(run, now_us)]
         if batch.runs:
             batch.lane = batch.runs[0].lane
             self._put(batch)
@@ -233,22 +199,8 @@ class Fire:
         """Decides about runs whose time has come, and queues those that may go."""
         now_us = self._context.clock.now_us()
         self._put_together(
-            [run for run in runs if not run.is_withdrawn and self._decide(run, now_us)]
+            [run for run in runs if not run.is_withdrawn and self._clearance.decide(run, now_us)]
         )
-
-    def _call_up(self, job_id: UUID) -> None:
-        """Decides again about the runs of a job that waited for their turn, up to the first one
-        that has to wait on: so do those behind it."""
-        unfinished = self._context.unfinished
-        now_us = self._context.clock.now_us()
-        ready = []
-        while (run := unfinished.first_waiting(job_id)) is not None:
-            unfinished.take_waiting(run)
-            if self._decide(run, now_us):
-                ready.append(run)
-            elif unfinished.first_waiting(job_id) is run:
-                break
-        self._put_together(ready)
 
     def _put_together(self, runs: Sequence[ArmedRun]) -> None:
         """Queues runs, in as few requests as their targets allow."""
@@ -260,57 +212,10 @@ class Fire:
             for batch in volley.batches:
                 self._put(batch)
 
-    def _decide(self, run: ArmedRun, now_us: int) -> bool:
-        """Whether a run goes out now. If not, it waits for its turn, or is skipped."""
-        unfinished = self._context.unfinished
-        is_on_time = now_us - run.fire_at_us <= run.rules.misfire.grace_us
-        if is_on_time and unfinished.begin_alone(run):
-            return True
-        if self._is_misfire(run, now_us):
-            self._skip(run, SkipReason.MISFIRE_SKIP)
-            return False
-        if not run.is_first or unfinished.is_idle(run.key.job_id):
-            unfinished.begin(run)
-            return True
-        live = unfinished.live_of(run.key.job_id)
-        decision = overlap.decide(
-            run.rules.overlap,
-            trigger=run.trigger,
-            lane=run.lane,
-            live=[other.key for other in live],
-            ahead=unfinished.waiting_ahead_of(run),
-        )
-        match decision:
-            case overlap.Fire():
-                for other in live[: len(decision.cancel)]:
-                    self._cancel(other)
-                unfinished.begin(run)
-                return True
-            case overlap.Queue():
-                unfinished.wait(run)
-                return False
-            case overlap.Skip():
-                self._skip(run, decision.reason)
-                return False
-
-    def _is_misfire(self, run: ArmedRun, now_us: int) -> bool:
-        """Whether a run that was held back is past its grace, and its policy is to skip.
-
-        One whose policy is another goes out, but overtakes nobody.
-        """
-        misfire = run.rules.misfire
-        if now_us - run.fire_at_us <= misfire.grace_us or not run.is_first or run.lane is Lane.LATE:
-            return False
-        run.lane = Lane.LATE
-        if not self._context.tenure.holds(partition_of(run.key.job_id)):
-            return False  # carried over a hand-over: it is sent, whatever happens
-        return run.trigger is Trigger.SCHEDULE and misfire.policy is OnMisfire.SKIP
-
     def _put(self, batch: Batch) -> None:
-        now_us = self._context.clock.now_us()
         if not self._queue.put(batch):
             refused = Failed(error=NOT_KEEPING_UP)
-            self._answered(batch, [refused] * len(batch), now_us)
+            self._answered(batch, [refused] * len(batch), self._context.clock.now_us())
 
     def _pump_portion(self) -> None:
         self._is_pumping = False
@@ -384,19 +289,6 @@ class Fire:
         for run, outcome in zip(batch.runs, outcomes, strict=True):
             if not run.is_withdrawn:
                 self._settle(Report(run=run, outcome=outcome, finished_us=now_us))
-
-    def _skip(self, run: ArmedRun, reason: SkipReason) -> None:
-        self._context.unfinished.disarm(run)
-        self._settle(
-            Ruling(key=run.key, token=run.token, state=RunState.SKIPPED, skip_reason=reason)
-        )
-
-    def _cancel(self, live: LiveRun) -> None:
-        """Ends a live run in favour of a later one. What its worker still says is not heard."""
-        if live.armed is not None:
-            live.armed.is_withdrawn = True
-        self._context.unfinished.end(live.key, live.token)
-        self._settle(Ruling(key=live.key, token=live.token, state=RunState.CANCELLED))
 
     def _unsent(self, job_id: UUID) -> list[ArmedRun]:
         unfinished = self._context.unfinished

@@ -6,13 +6,16 @@ So none is sent by both, and none that is due in the second of the hand-over wai
 """
 
 from collections.abc import Awaitable, Callable, Collection
+from uuid import UUID
 
 import structlog
-from msgspec import Struct
 
 from wheelsched.core.duration import SECOND
+from wheelsched.core.model import RunKey
+from wheelsched.core.partition import partition_of
+from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.context import Context
-from wheelsched.shard.fire import Fire
+from wheelsched.shard.portions import in_portions
 from wheelsched.shard.settle import Settle
 
 log = structlog.get_logger("wheelsched.shard")
@@ -24,31 +27,27 @@ CARRIED_US = SECOND
 WRITING_NS = 10_000_000
 
 
-class Stages(Struct, frozen=True, kw_only=True):
-    """The stages that know of runs."""
-
-    fire: Fire
-    settle: Settle
-    forget: Callable[[Collection[int]], Awaitable[None]]  # what waits and is watched in partitions
+Forget = Callable[[Collection[int]], Awaitable[None]]  # what waits and is watched in partitions
 
 
 class HandOver:
     """Hands partitions over."""
 
-    def __init__(self, context: Context, stages: Stages) -> None:
+    def __init__(self, context: Context, settle: Settle, forget: Forget) -> None:
         self._context = context
-        self._stages = stages
+        self._settle = settle
+        self._forget = forget
 
     async def __call__(self, partitions: Collection[int], *, is_leaving: bool = False) -> None:
         """Gives partitions up, after what is armed for them is in good hands."""
         context, tenure = self._context, self._context.tenure
         async with context.arming.closed():
             tenure.drop(partitions)
-            await self._stages.forget(partitions)
+            await self._forget(partitions)
             until_us = context.clock.now_us() + CARRIED_US
-            carried = await self._stages.fire.let_go(partitions, until_us)
-            await self._stages.settle.carry(carried)
-            while context.unfinished.has_judged(partitions):
+            carried = await self._let_go(partitions, until_us)
+            await self._settle.carry(carried)
+            while context.unfinished.has_ruled(partitions):
                 await context.clock.sleep(WRITING_NS)
             tenure.lease = await context.patience.insist(
                 "partition.release",
@@ -58,3 +57,33 @@ class HandOver:
             )
         context.vitals.tenure.handovers += len(partitions)
         log.info("partitions.released", count=len(partitions), carried=len(carried))
+
+    async def _let_go(self, partitions: Collection[int], until_us: int) -> list[ArmedRun]:
+        """Forgets what is armed for these partitions, except what is carried to its end.
+
+        That is what was sent, and what is due by `until_us` with nothing of its job in its way.
+        What is sent meanwhile was armed when this began: it is met as one or the other.
+        """
+        carried: dict[RunKey, ArmedRun] = {}
+        async for job_ids in in_portions(self._context.clock, self._context.unfinished.job_ids()):
+            for job_id in job_ids:
+                if partition_of(job_id) in partitions:
+                    self._let_go_of(job_id, until_us, carried)
+        return list(carried.values())
+
+    def _let_go_of(self, job_id: UUID, until_us: int, carried: dict[RunKey, ArmedRun]) -> None:
+        unfinished = self._context.unfinished
+        is_clear = unfinished.is_idle(job_id)
+        for run in unfinished.armed_of(job_id):
+            if run.key in carried:
+                continue  # the job was looked at before
+            if run.fire_at_us <= until_us and (is_clear or not run.is_first):
+                is_clear = False  # overlap decides about the next
+                carried[run.key] = run
+            else:
+                unfinished.forget([run])
+        for live in unfinished.live_of(job_id):
+            if live.armed is None:
+                unfinished.end(live.key)
+            else:
+                carried[live.key] = live.armed

@@ -7,11 +7,10 @@ pauses, and never in a busy loop. An answer that the lease is gone ends the pati
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from random import Random
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import structlog
 
-from wheelsched.core.model import RunKey
 from wheelsched.errors import FenceRaised, LeaseLost, StoreError, StoreFault
 from wheelsched.ports import Clock, Lease
 from wheelsched.shard.tenure import Tenure
@@ -20,19 +19,14 @@ from wheelsched.vitals import Vitals
 Answer = TypeVar("Answer")
 
 
-class Keyed(Protocol):
-    @property
-    def key(self) -> RunKey: ...
+Item = TypeVar("Item")
 
 
-Item = TypeVar("Item", bound=Keyed)
-
-
-class InParts(NamedTuple, Generic[Answer]):
+class InParts(NamedTuple, Generic[Answer, Item]):
     """The answers of several parts, and what the store refused of them."""
 
     answers: list[Answer]
-    refused: set[RunKey]
+    refused: list[Item]
 
 
 log = structlog.get_logger("wheelsched.shard")
@@ -90,22 +84,22 @@ class Patience:
         what: str,
         items: Sequence[Item],
         ask: Callable[[Sequence[Item]], Awaitable[Collection[Answer]]],
-    ) -> InParts[Answer]:
+    ) -> InParts[Answer, Item]:
         """What `ask` gives for all items, some of which the store may refuse for good.
 
         A batch that it refuses is halved, until the one that is at fault stands alone: that one is
         left out, and named. `ask` itself insists, except on that.
         """
         try:
-            return InParts(list(await ask(items)), set())
+            return InParts(list(await ask(items)), [])
         except StoreFault:
             log.exception("store.refused", what=what, items=len(items))
         if len(items) == 1:
-            return InParts([], {items[0].key})
+            return InParts([], [items[0]])
         half = len(items) // 2
         first = await self.insist_in_parts(what, items[:half], ask)
         second = await self.insist_in_parts(what, items[half:], ask)
-        return InParts([*first.answers, *second.answers], first.refused | second.refused)
+        return InParts([*first.answers, *second.answers], [*first.refused, *second.refused])
 
     def _count_batch(self, what: str) -> None:
         store = self._vitals.store

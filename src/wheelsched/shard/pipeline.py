@@ -27,7 +27,7 @@ from wheelsched.shard.context import Context
 from wheelsched.shard.due_times import DueTimes
 from wheelsched.shard.fairness import FairQueue
 from wheelsched.shard.freshness import Freshness
-from wheelsched.shard.handover import HandOver, Stages
+from wheelsched.shard.handover import HandOver
 from wheelsched.shard.portions import in_portions
 from wheelsched.shard.preparation import Preparation
 from wheelsched.shard.retries import Retries
@@ -94,10 +94,7 @@ class Pipeline:
             retries,
             sweep.Outlets(self._add, self.settle.put, self.fire.ended, self.load.load),
         )
-        self.hand_over = HandOver(
-            context,
-            Stages(fire=self.fire, settle=self.settle, forget=self._forget),
-        )
+        self.hand_over = HandOver(context, self.settle, self._forget)
         self.acquire = acquire.Acquire(
             context,
             acquire.Outlets(self._gained, self.hand_over, self.fire.pump, self._anchor),

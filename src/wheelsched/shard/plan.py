@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import Draft
-from wheelsched.errors import InvalidDocument, InvalidField, StoreFault, WheelschedError
+from wheelsched.errors import InvalidDocument, InvalidField, WheelschedError
 from wheelsched.ports import Judge, Plan, Planned, Unplanned
 from wheelsched.shard.context import Context
+from wheelsched.shard.portions import in_portions
 
 log = structlog.get_logger("wheelsched.shard")
 
@@ -71,8 +72,8 @@ class Planner:
             return False
         patience, plans = self._context.patience, self._context.stores.plans
         page = await patience.insist("job.list", lambda: plans.list_unplanned(partitions, BATCH))
-        drafts = [(entry.number, entry.draft) for entry in page if entry.draft is not None]
-        gone = [entry.number for entry in page if entry.draft is None]
+        drafts = [(each.number, each.draft) for each in page if each.draft is not None]
+        gone = [each.number for each in page if each.draft is None]
         if gone:
             await patience.insist_leased("job.clear", lambda lease: plans.clear(lease, gone))
         judged = await self._judge_all(drafts)
@@ -82,10 +83,9 @@ class Planner:
         return self._is_done and len(page) == BATCH
 
     async def _judge_all(self, drafts: Sequence[tuple[int, Draft]]) -> list[Plan]:
-        judged = []
-        for start in range(0, len(drafts), TURN):
-            judged += [self._judge_one(*draft) for draft in drafts[start : start + TURN]]
-            await self._context.clock.sleep(0)
+        judged: list[Plan] = []
+        async for portion in in_portions(self._context.clock, drafts, TURN):
+            judged += [self._judge_one(*draft) for draft in portion]
         return judged
 
     def _judge_one(self, number: int, draft: Draft) -> Plan:
@@ -100,18 +100,27 @@ class Planner:
     async def _write(self, judged: Sequence[Plan]) -> Planned:
         """Writes what was judged. What the database refuses to store is found, and refused."""
         patience, plans = self._context.patience, self._context.stores.plans
-        try:
-            return await patience.insist_leased(
-                "job.plan", lambda lease: plans.plan(lease, judged), even_if_refused=False
+
+        async def write(part: Sequence[Plan]) -> list[Planned]:
+            return [
+                await patience.insist_leased(
+                    "job.plan", lambda lease: plans.plan(lease, part), even_if_refused=False
+                )
+            ]
+
+        written = await patience.insist_in_parts("job.plan", judged, write)
+        refusals = [
+            Plan(number=plan.number, draft=plan.draft, error=UNSTORABLE) for plan in written.refused
+        ]
+        answers = written.answers
+        if refusals:
+            answers.append(
+                await patience.insist_leased("job.plan", lambda lease: plans.plan(lease, refusals))
             )
-        except StoreFault:
-            log.exception("store.refused", what="job.plan", items=len(judged))
-        if len(judged) > 1:
-            half = len(judged) // 2
-            first, second = await self._write(judged[:half]), await self._write(judged[half:])
-            return Planned(first.accepted | second.accepted, first.refused | second.refused)
-        refusal = Plan(number=judged[0].number, draft=judged[0].draft, error=UNSTORABLE)
-        return await patience.insist_leased("job.plan", lambda lease: plans.plan(lease, [refusal]))
+        return Planned(
+            frozenset().union(*(planned.accepted for planned in answers)),
+            frozenset().union(*(planned.refused for planned in answers)),
+        )
 
     def _tell(self, page: Sequence[Unplanned], planned: Planned) -> None:
         vitals = self._context.vitals.plans
@@ -120,7 +129,7 @@ class Planner:
         for job_id in planned.refused:
             log.info("job.refused", job_id=str(job_id))
         if page:
-            self._outlets.reload(*(entry.job_id for entry in page))
+            self._outlets.reload(*(each.job_id for each in page))
 
 
 def _words_of(error: WheelschedError) -> str:

@@ -14,9 +14,11 @@ Item = TypeVar("Item")
 PORTION = 500  # of what takes some microseconds each
 
 
-async def in_portions(clock: Clock, items: Iterable[Item]) -> AsyncIterator[Sequence[Item]]:
+async def in_portions(
+    clock: Clock, items: Iterable[Item], portion: int = PORTION
+) -> AsyncIterator[Sequence[Item]]:
     """All items of this moment, a portion in each turn of the loop."""
     everything = tuple(items)
-    for start in range(0, len(everything), PORTION):
-        yield everything[start : start + PORTION]
+    for start in range(0, len(everything), portion):
+        yield everything[start : start + portion]
         await clock.sleep(0)

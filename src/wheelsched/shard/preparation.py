@@ -14,6 +14,7 @@ from wheelsched.core.model import Job, Lane, Run, RunState, Trigger
 from wheelsched.ports import Callback, Dispatcher, Tenant
 from wheelsched.shard.armed import ArmedRun, rules_of
 from wheelsched.shard.context import Context
+from wheelsched.shard.reports import Ruling, unprepared
 
 READ_AT_ONCE = 250
 
@@ -46,8 +47,21 @@ class Preparation:
         tenant = self._tenants.get(tenant_id)
         return 1 if tenant is None else tenant.weight
 
-    def prepare(self, job: Job, run: Run, token: int, fire_at_us: int) -> ArmedRun:
-        """The attempt of `run` that is in hand, with `token`, to be sent at `fire_at_us`."""
+    def prepare(
+        self, job: Job, run: Run, token: int, fire_at_us: int | None = None
+    ) -> ArmedRun | Ruling:
+        """The attempt of `run` that is in hand, with `token`, to be sent then, or when it was due.
+
+        Or its end, when no request can be made of it: one bad job must not end the shard.
+        """
+        try:
+            if fire_at_us is None:
+                fire_at_us = _meant_us(job, run)
+            return self._prepare(job, run, token, fire_at_us)
+        except Exception:  # noqa: BLE001 - which is told there
+            return unprepared(run.key, token)
+
+    def _prepare(self, job: Job, run: Run, token: int, fire_at_us: int) -> ArmedRun:
         route = self._dispatcher.route(job.tenant_id, job.target)
         tenant = self._tenants.get(job.tenant_id)
         template = compile_template(job.idempotency_key)
@@ -79,20 +93,20 @@ class Preparation:
             prepared=self._dispatcher.prepare(route, callback),
         )
 
-    @staticmethod
-    def meant_us(job: Job, run: Run) -> int:
-        """When a run was meant to be dispatched: its due time and, if scheduled, its jitter."""
-        if run.trigger is not Trigger.SCHEDULE:
-            return run.due_us
-        schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)
-        return run.due_us + schedule.jitter_us(run.due_us)
-
     async def _read_tenants(self, tenant_ids: Collection[UUID]) -> None:
         if tenant_ids:
             tenants = await self._context.patience.insist(
                 "tenant.read", lambda: self._context.stores.tenants.read(tenant_ids)
             )
             self._tenants |= {tenant.tenant_id: tenant for tenant in tenants}
+
+
+def _meant_us(job: Job, run: Run) -> int:
+    """When a run was meant to be dispatched: its due time and, if scheduled, its jitter."""
+    if run.trigger is not Trigger.SCHEDULE:
+        return run.due_us
+    schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)
+    return run.due_us + schedule.jitter_us(run.due_us)
 
 
 def _in_parts(job_ids: Collection[UUID]) -> Iterator[Sequence[UUID]]:

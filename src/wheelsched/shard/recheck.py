@@ -141,4 +141,8 @@ class Recheck:
             else:
                 old = found[run.key].run
                 new = self._preparation.prepare(job, old, run.token, run.fire_at_us)
-                self._outlets.replace(run, new)
+                if isinstance(new, Ruling):
+                    self._outlets.withdraw(run)
+                    self._outlets.settle(new)
+                else:
+                    self._outlets.replace(run, new)

@@ -11,7 +11,7 @@ socket, reports wait, for a while.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from uuid import UUID
 
@@ -29,6 +29,7 @@ from wheelsched.ports import Retry, Settled
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.context import Context
 from wheelsched.shard.patience import InParts
+from wheelsched.shard.portions import in_portions
 from wheelsched.shard.reports import Report, Ruling
 from wheelsched.shard.retries import Retries
 
@@ -69,12 +70,11 @@ class Settle:
         self._ending: set[UUID] = set()  # jobs without a further due time, and with a run
         self._over: deque[UUID] = deque()  # jobs without either
         self._is_over = asyncio.Event()
-        self._gone: dict[UUID, int] = {}  # jobs to pause, with the version that was sent
 
     def put(self, report: Report | Ruling) -> None:
         """Takes a report, to be written soon."""
         if isinstance(report, Ruling):
-            self._context.unfinished.judge(report.key)
+            self._context.unfinished.rule(report.key)
         self._reports.append(report)
         self._is_idle.clear()
         self._arrived.set()
@@ -179,18 +179,17 @@ class Settle:
     async def _write_batch(self, reports: Sequence[Report | Ruling]) -> None:
         context = self._context
         now_us = context.clock.now_us()
-        settled = [self._decide(report, now_us) for report in reports]
+        gone: dict[UUID, int] = {}  # jobs to pause, with the version that was sent
+        settled = [self._decide(report, now_us, gone) for report in reports]
         started_us = context.tenure.now_us()
         answer = await self._insist(settled)
-        stale, refused = set(answer.answers), answer.refused
+        stale, refused = set(answer.answers), {one.key for one in answer.refused}
         context.vitals.store.settles.observe(context.tenure.now_us() - started_us, len(settled))
-        for start in range(0, len(reports), TURN):
-            for report, written in zip(
-                reports[start : start + TURN], settled[start : start + TURN], strict=True
-            ):
+        pairs = zip(reports, settled, strict=True)
+        async for portion in in_portions(context.clock, pairs, TURN):
+            for report, written in portion:
                 self._written(report, written, stale=stale, refused=refused)
-            await context.clock.sleep(0)
-        await self._pause_gone()
+        await self._pause(gone)
 
     def _written(
         self,
@@ -201,7 +200,7 @@ class Settle:
         refused: set[RunKey],
     ) -> None:
         if isinstance(report, Ruling):
-            self._context.unfinished.written(report.key)
+            self._context.unfinished.ruling_written(report.key)
         if written.key in refused:
             return  # it stays live here: sending it again would be refused again
         if written.key in stale:
@@ -213,7 +212,7 @@ class Settle:
             self._count(written)
             self._follow(report, written)
 
-    async def _insist(self, settled: Sequence[Settled]) -> InParts[RunKey]:
+    async def _insist(self, settled: Sequence[Settled]) -> InParts[RunKey, Settled]:
         return await self._context.patience.insist_in_parts(
             "run.settle", settled, self._settle_part
         )
@@ -224,7 +223,7 @@ class Settle:
             "run.settle", lambda: runs.settle(settled), even_if_refused=False
         )
 
-    def _decide(self, report: Report | Ruling, now_us: int) -> Settled:
+    def _decide(self, report: Report | Ruling, now_us: int, gone: dict[UUID, int]) -> Settled:
         if isinstance(report, Ruling):
             return Settled(
                 key=report.key,
@@ -243,7 +242,7 @@ class Settle:
             random=self._random,
         )
         if decided.job_event is JobEvent.GONE:
-            self._gone[run.key.job_id] = run.version
+            gone[run.key.job_id] = run.version
         http_status, error = told(report.outcome)
         return Settled(
             key=run.key,
@@ -285,9 +284,8 @@ class Settle:
             context.unfinished.pause(report.key)
             self._sequels.accepted(report.run)
 
-    async def _pause_gone(self) -> None:
+    async def _pause(self, gone: Mapping[UUID, int]) -> None:
         """Pauses the jobs whose worker wants no more of them."""
-        gone, self._gone = self._gone, {}
         if gone:
             await self._context.patience.insist_leased(
                 "job.pause", lambda lease: self._context.stores.timers.pause_gone(lease, gone)

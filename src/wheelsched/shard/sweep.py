@@ -21,7 +21,7 @@ from wheelsched.shard.claims import Claims
 from wheelsched.shard.context import Context
 from wheelsched.shard.portions import in_portions
 from wheelsched.shard.preparation import Preparation, adopted_lane
-from wheelsched.shard.reports import Report, Ruling, buried, unprepared
+from wheelsched.shard.reports import Report, Ruling, buried
 from wheelsched.shard.retries import Retries
 from wheelsched.shard.watch import ACCEPTED, Watch
 
@@ -173,12 +173,11 @@ class Sweep:
         """A run that is in hand elsewhere: live, and not ours to send."""
         assert run.token is not None
         self._context.unfinished.revive(run.key, run.token)
-        try:
-            armed = self._preparation.prepare(job, run, run.token, run.due_us)
-        except Exception:  # noqa: BLE001 - one bad job must not end the shard
-            self._outlets.settle(unprepared(run.key, run.token))
-            return
-        self._watch.take_up(armed, carrier=None if run.http_status == ACCEPTED else run.shard)
+        armed = self._preparation.prepare(job, run, run.token, run.due_us)
+        if isinstance(armed, Ruling):
+            self._outlets.settle(armed)
+        else:
+            self._watch.take_up(armed, carrier=None if run.http_status == ACCEPTED else run.shard)
 
     async def _adopt(self, left: Sequence[tuple[Job, Run]]) -> set[RunKey]:
         """Makes armed runs ours, and sends them: nobody knows whether they were sent before.
@@ -207,11 +206,9 @@ class Sweep:
 
     def _send(self, job: Job, run: Run) -> None:
         assert run.token is not None
-        try:
-            fire_at_us = self._preparation.meant_us(job, run)
-            armed = self._preparation.prepare(job, run, run.token, fire_at_us)
-        except Exception:  # noqa: BLE001 - one bad job must not end the shard
-            self._outlets.settle(unprepared(run.key, run.token))
+        armed = self._preparation.prepare(job, run, run.token)
+        if isinstance(armed, Ruling):
+            self._outlets.settle(armed)
         else:
             self._outlets.fire(armed)
 

@@ -34,7 +34,7 @@ class Unfinished:
         self._armed: dict[UUID, ArmedRun | dict[RunKey, ArmedRun]] = {}
         self._waiting: dict[UUID, list[ArmedRun]] = {}
         self._live: dict[UUID, tuple[LiveRun, ...]] = {}
-        self._judged: set[RunKey] = set()
+        self._ruled: set[RunKey] = set()
         self._armed_count = 0
         self._live_count = 0
 
@@ -95,23 +95,23 @@ class Unfinished:
 
     def knows(self, key: RunKey) -> bool:
         """Whether the run is armed or live here, or has an end that is still to be written."""
-        return self.is_live(key) or self.is_armed(key) or self.is_judged(key)
+        return self.is_live(key) or self.is_armed(key) or self.is_ruled(key)
 
-    def judge(self, key: RunKey) -> None:
+    def rule(self, key: RunKey) -> None:
         """Notes that an end was decided for a run, which the database does not know yet."""
-        self._judged.add(key)
+        self._ruled.add(key)
 
-    def is_judged(self, key: RunKey) -> bool:
+    def is_ruled(self, key: RunKey) -> bool:
         """Whether an end was decided for the run, and is still to be written."""
-        return key in self._judged
+        return key in self._ruled
 
-    def written(self, key: RunKey) -> None:
+    def ruling_written(self, key: RunKey) -> None:
         """The database knows of the end that was decided for a run."""
-        self._judged.discard(key)
+        self._ruled.discard(key)
 
-    def has_judged(self, partitions: Collection[int]) -> bool:
+    def has_ruled(self, partitions: Collection[int]) -> bool:
         """Whether the database is still to learn of an end in one of the partitions."""
-        return any(partition_of(key.job_id) in partitions for key in self._judged)
+        return any(partition_of(key.job_id) in partitions for key in self._ruled)
 
     def has_attempt(self, key: RunKey) -> bool:
         """Whether an attempt of the run is armed or under way here."""
@@ -168,11 +168,6 @@ class Unfinished:
 
     def is_live(self, key: RunKey) -> bool:
         return self.find(key) is not None
-
-    def token_of(self, key: RunKey) -> int | None:
-        """The token of a live run's latest attempt."""
-        live = self.find(key)
-        return None if live is None else live.token
 
     def live_of(self, job_id: UUID) -> tuple[LiveRun, ...]:
         """The live runs of a job, oldest dispatch first."""

@@ -82,6 +82,19 @@ async def test_a_request_that_cannot_be_made_is_a_failed_attempt(world: Stepping
     assert await world.states(good) == [RunState.SUCCEEDED]
 
 
+async def test_an_edit_that_no_request_can_be_made_of_stops_no_other(world: Stepping) -> None:
+    bad, _ = await world.register_many(["+5", "+6"])
+    world.start()
+    await world.advance(4.2)
+    edited = replace(bad, version=bad.version + 1, idempotency_key="{{no_such_field}}")
+    await world.store.jobs.edit(world.caller, edited, None, is_rescheduled=False)
+    await world.advance(5)
+    assert world.times == [pytest.approx(6, abs=0.001)]
+    (run,) = await world.runs(bad)
+    assert run.state is RunState.DEAD
+    assert "could not be made" in str(run.error)
+
+
 async def test_a_claim_that_is_refused_is_not_sent_at_once_again(world: Stepping) -> None:
     bad = await world.register("+5", "bad")
     good = await world.register("+6", "good")

@@ -130,7 +130,8 @@ def test_an_attempt_that_ends_late_does_not_end_a_later_one() -> None:
     unfinished.revive(key, 7)
     unfinished.revive(key, 8)
     unfinished.end(key, 7)
-    assert unfinished.token_of(key) == 8
+    (live,) = unfinished.live_of(JOB)
+    assert live.token == 8
     unfinished.end(key, 8)
     assert not unfinished.has_any(JOB)
     unfinished.revive(key, 8)

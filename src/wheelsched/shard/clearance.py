@@ -1,0 +1,101 @@
+"""Fire: whether a run whose time has come goes out, waits for its turn, or is skipped.
+
+Invariant: every run that is cleared is live from then on. One that finds others of its job
+unfinished is decided about by `overlap`, and again when one of them has ended; one that was held
+back past its grace by its misfire policy. What is decided without an attempt is settled at once.
+"""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from wheelsched.core import overlap
+from wheelsched.core.model import Lane, RunState, SkipReason, Trigger
+from wheelsched.core.partition import partition_of
+from wheelsched.core.policy import OnMisfire
+from wheelsched.shard.armed import ArmedRun
+from wheelsched.shard.context import Context
+from wheelsched.shard.reports import Ruling
+from wheelsched.shard.unfinished import LiveRun
+
+
+class Clearance:
+    """Decides about runs that are due."""
+
+    def __init__(self, context: Context, settle: Callable[[Ruling], None]) -> None:
+        self._context = context
+        self._settle = settle
+
+    def decide(self, run: ArmedRun, now_us: int) -> bool:
+        """Whether a run goes out now. If not, it waits for its turn, or is skipped."""
+        unfinished = self._context.unfinished
+        is_in_grace = now_us - run.fire_at_us <= run.rules.misfire.grace_us
+        if is_in_grace and unfinished.begin_alone(run):
+            return True
+        if not is_in_grace and self._is_misfire(run):
+            self._skip(run, SkipReason.MISFIRE_SKIP)
+            return False
+        if not run.is_first or unfinished.is_idle(run.key.job_id):
+            unfinished.begin(run)
+            return True
+        live = unfinished.live_of(run.key.job_id)
+        decision = overlap.decide(
+            run.rules.overlap,
+            trigger=run.trigger,
+            lane=run.lane,
+            live=[other.key for other in live],
+            ahead=unfinished.waiting_ahead_of(run),
+        )
+        match decision:
+            case overlap.Fire():
+                for other in live[: len(decision.cancel)]:
+                    self._cancel(other)
+                unfinished.begin(run)
+                return True
+            case overlap.Queue():
+                unfinished.wait(run)
+                return False
+            case overlap.Skip():
+                self._skip(run, decision.reason)
+                return False
+
+    def call_up(self, job_id: UUID) -> list[ArmedRun]:
+        """Of the runs of a job that wait for their turn, those that go out now.
+
+        The first one that has to wait on ends the look: so do those behind it.
+        """
+        unfinished = self._context.unfinished
+        now_us = self._context.clock.now_us()
+        ready = []
+        while (run := unfinished.first_waiting(job_id)) is not None:
+            unfinished.take_waiting(run)
+            if self.decide(run, now_us):
+                ready.append(run)
+            elif unfinished.first_waiting(job_id) is run:
+                break
+        return ready
+
+    def _is_misfire(self, run: ArmedRun) -> bool:
+        """Whether a run that is past its grace is skipped for it, by its policy.
+
+        One whose policy is another goes out, but overtakes nobody.
+        """
+        if not run.is_first or run.lane is Lane.LATE:
+            return False
+        run.lane = Lane.LATE
+        if not self._context.tenure.holds(partition_of(run.key.job_id)):
+            return False  # carried over a hand-over: it is sent, whatever happens
+        is_scheduled = run.trigger is Trigger.SCHEDULE
+        return is_scheduled and run.rules.misfire.policy is OnMisfire.SKIP
+
+    def _skip(self, run: ArmedRun, reason: SkipReason) -> None:
+        self._context.unfinished.disarm(run)
+        self._settle(
+            Ruling(key=run.key, token=run.token, state=RunState.SKIPPED, skip_reason=reason)
+        )
+
+    def _cancel(self, live: LiveRun) -> None:
+        """Ends a live run in favour of a later one. What its worker still says is not heard."""
+        if live.armed is not None:
+            live.armed.is_withdrawn = True
+        self._context.unfinished.end(live.key, live.token)
+        self._settle(Ruling(key=live.key, token=live.token, state=RunState.CANCELLED))
