@@ -26,10 +26,10 @@ from wheelsched.api.tenants import SECRET_BYTES, SECRET_PREFIX
 from wheelsched.clock import DatabaseClock, SystemClock, take_sample
 from wheelsched.config import ApiConfig, StoreConfig
 from wheelsched.daemon.condition import ShardInquiry
+from wheelsched.daemon.garbage import Collector
 from wheelsched.daemon.opening import (
     address_taken,
     awaited,
-    collect_seldom,
     heed_signals,
     open_clock,
 )
@@ -71,12 +71,13 @@ async def run_api(
     """
     stopping = asyncio.Event()
     heed_signals(stopping)
-    collect_seldom()
     os.nice(config.niceness)
-    async with open_api(config, stopping) as server:
+    async with open_api(config, stopping) as server, asyncio.TaskGroup() as tasks:
+        collecting = tasks.create_task(Collector(SystemClock()).run())
         on_ready(server.url)
         log.info("api.listening", url=server.url, auth=config.api.auth)
         await stopping.wait()
+        collecting.cancel()
 
 
 @asynccontextmanager

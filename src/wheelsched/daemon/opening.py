@@ -5,7 +5,6 @@ schema that is not the program's is not.
 """
 
 import asyncio
-import gc
 import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
@@ -86,16 +85,6 @@ def heed_signals(stopping: asyncio.Event) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, heed, number)
-
-
-def collect_seldom() -> None:
-    """Half a million armed runs, or a bulk of jobs, are no garbage: looking through them costs.
-
-    What is made and dropped is freed by reference counts; cycles are rare, and can wait.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 100, 1_000)
 
 
 def address_taken(host: str, port: int, error: OSError) -> AddressTaken:

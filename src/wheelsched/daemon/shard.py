@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from wheelsched.api.drafts import judge_draft
 from wheelsched.clock import SystemClock
 from wheelsched.config import DispatchConfig, ProbeConfig, ShardConfig, StoreConfig
+from wheelsched.daemon.garbage import Collector
 from wheelsched.daemon.opening import (
     address_taken,
     awaited,
-    collect_seldom,
     heed_signals,
     open_clock,
 )
@@ -61,8 +61,8 @@ async def run_shard(
     """
     stopping = asyncio.Event()
     heed_signals(stopping)
-    collect_seldom()
     async with open_shard(config, stopping) as shard, asyncio.TaskGroup() as tasks:
+        collecting = tasks.create_task(Collector(SystemClock()).run())
         keeping = tasks.create_task(_keep_house(config.store))
         telling = tasks.create_task(_tell_when_ready(shard, on_ready))
         running = tasks.create_task(shard.run())
@@ -70,7 +70,7 @@ async def run_shard(
         await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
         shard.stop()
         await running
-        for task in (keeping, telling, stopped):
+        for task in (collecting, keeping, telling, stopped):
             task.cancel()
 
 

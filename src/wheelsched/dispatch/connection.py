@@ -119,8 +119,10 @@ class Connection(asyncio.Protocol):
         if self._is_ended:
             return
         self._is_ended = True
+        del self._parser  # which knows us: what is ended is free at once, and no garbage
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         if self._transport is not None:
             self._transport.abort()
         else:
@@ -166,6 +168,7 @@ class Connection(asyncio.Protocol):
                 detail = NOT_COMPLETE if self._status else ""
                 self._fail(TransportFailure.CONNECTION_LOST, detail)
         self.end()
+        self._transport = None
 
     # What the parser calls.
 

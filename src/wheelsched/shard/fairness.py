@@ -8,9 +8,9 @@ Places count requests, see `FairnessConfig`; an origin is one of a tenant, so th
 in another's way to the same host. The late lane fills half of the places at most: runs that come
 due find one, however long the requests take that catch up.
 
-Nothing is remembered of a tenant or an origin for which nothing waits or is in flight, unless its
-breaker has seen failures: then it is looked at again when the wait is over, or after the longest
-wait there is, and forgotten when it is found idle.
+An origin that has become idle is looked at a little later, and forgotten if it was so all the time:
+one that is busy now and then is not made anew for each request. One whose breaker has seen failures
+is kept for the longest wait that there is.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
 from wheelsched.config import FairnessConfig
-from wheelsched.core.duration import MILLISECOND
+from wheelsched.core.duration import MILLISECOND, SECOND
 from wheelsched.core.model import Lane
 from wheelsched.ports import Route
 from wheelsched.shard.breaker import Breaker, BreakerState
@@ -44,6 +44,8 @@ class Batch(Protocol):
 
 B = TypeVar("B", bound=Batch)
 
+IDLE_US = 5 * SECOND  # before an origin is forgotten
+
 
 class FairQueue(Generic[B]):
     """What waits to be dispatched. `weight_of` gives the weight of a tenant, from 1."""
@@ -57,10 +59,11 @@ class FairQueue(Generic[B]):
         self._lanes = (self._on_time, self._late)
         self._origin_edges = frozenset(lane.per_origin for lane in self._lanes)
         self._tenant_edges = frozenset(lane.per_tenant for lane in self._lanes)
+        self._longest_wait_us = config.breaker.open_max_ms * MILLISECOND
         self._tenants: dict[UUID, Tenant[B]] = {}
         self._origins: dict[Key, Origin[B]] = {}
         self._sent: dict[int, tuple[B, Origin[B], int]] = {}  # by identity; with its runs
-        self._looks: list[tuple[int, int, Origin[B]]] = []  # a heap: when to look at whose breaker
+        self._looks: list[tuple[int, int, Origin[B]]] = []  # a heap: when to look at whom
         self._order = count()
         self.runs_in_flight = 0
         self.breaker_transitions = Counter[str]()  # by the state that a breaker went to
@@ -78,7 +81,8 @@ class FairQueue(Generic[B]):
         if origin is None:
             origin = self._add_origin(route)
         if origin.queued + runs > self._config.max_queued:
-            self._forget_if_idle(origin)
+            if origin.is_idle and origin.look_at_us is None:
+                self._forget(origin)
             return False
         origin.queued += runs
         is_late = batch.lane is Lane.LATE
@@ -90,7 +94,7 @@ class FairQueue(Generic[B]):
     def take(self, now_us: int) -> B | None:
         """The batch that goes now, from here on in flight; None when none may."""
         if self._looks and self._looks[0][0] <= now_us:
-            self._look_at_breakers(now_us)
+            self._look_around(now_us)
         batch = self._take_from(self._on_time, now_us)
         if batch is None and self._pace.ready_us <= now_us:
             batch = self._take_from(self._late, now_us)
@@ -111,8 +115,10 @@ class FairQueue(Generic[B]):
             self._open_lines(origin)
         if was_edge_of_tenant:
             self._open_shares(tenant)
-        if not origin.in_flight:
-            self._forget_if_idle(origin)
+        if not origin.in_flight and origin.is_idle:
+            origin.idle_since_us = now_us
+            if origin.look_at_us is None:
+                self._look_later(origin, now_us + IDLE_US)
 
     def wake_at_us(self) -> int | None:
         """When to `take` again, though nothing is put or done until then."""
@@ -193,36 +199,33 @@ class FairQueue(Generic[B]):
             origin.breaker = None
         elif breaker.state is BreakerState.OPEN:
             self._look_later(origin, breaker.open_until_us)
-        elif origin.look_at_us is None:
-            self._look_later(origin, self._longest_wait_after(now_us))
         self._open_lines(origin)
 
-    def _look_at_breakers(self, now_us: int) -> None:
+    def _look_around(self, now_us: int) -> None:
         while self._looks and self._looks[0][0] <= now_us:
             at_us, _, origin = heappop(self._looks)
             if origin.look_at_us == at_us:
                 origin.look_at_us = None
-                self._look_at_breaker(origin, now_us)
+                self._look_at(origin, now_us)
 
-    def _look_at_breaker(self, origin: Origin[B], now_us: int) -> None:
+    def _look_at(self, origin: Origin[B], now_us: int) -> None:
         breaker = origin.breaker
-        if breaker is None or (origin.is_idle and breaker.state is not BreakerState.OPEN):
-            origin.breaker = None
-            self._forget_if_idle(origin)
-            return
-        if breaker.state is BreakerState.OPEN:
+        if breaker is not None and breaker.state is BreakerState.OPEN:
             breaker.half_open(now_us)
             self.breaker_transitions[breaker.state] += 1
             self._open_lines(origin)
-        self._look_later(origin, self._longest_wait_after(now_us))
+            self._look_later(origin, now_us + self._longest_wait_us)
+        elif origin.is_idle:
+            kept_us = IDLE_US if breaker is None else self._longest_wait_us
+            if now_us < origin.idle_since_us + kept_us:
+                self._look_later(origin, origin.idle_since_us + kept_us)
+            else:
+                self._forget(origin)
 
     def _look_later(self, origin: Origin[B], at_us: int) -> None:
         if origin.look_at_us != at_us:
             origin.look_at_us = at_us
             heappush(self._looks, (at_us, next(self._order), origin))
-
-    def _longest_wait_after(self, now_us: int) -> int:
-        return now_us + self._config.breaker.open_max_ms * MILLISECOND
 
     def _add_origin(self, route: Route) -> Origin[B]:
         tenant = self._tenants.get(route.tenant_id)
@@ -233,9 +236,7 @@ class FairQueue(Generic[B]):
         origin = self._origins[key] = Origin(key, tenant)
         return origin
 
-    def _forget_if_idle(self, origin: Origin[B]) -> None:
-        if origin.look_at_us is not None or not origin.is_idle:
-            return
+    def _forget(self, origin: Origin[B]) -> None:
         del self._origins[origin.key]
         origin.tenant.origins -= 1
         if not origin.tenant.origins:

@@ -30,7 +30,16 @@ class Tenant(Generic[Item]):
 class Origin(Generic[Item]):
     """One origin of one tenant."""
 
-    __slots__ = ("breaker", "in_flight", "key", "lines", "look_at_us", "queued", "tenant")
+    __slots__ = (
+        "breaker",
+        "idle_since_us",
+        "in_flight",
+        "key",
+        "lines",
+        "look_at_us",
+        "queued",
+        "tenant",
+    )
 
     def __init__(self, key: Key, tenant: Tenant[Item]) -> None:
         on_time, late = tenant.shares
@@ -41,6 +50,7 @@ class Origin(Generic[Item]):
         self.queued = 0  # runs
         self.in_flight = 0
         self.breaker: Breaker | None = None  # none while nothing has failed
+        self.idle_since_us = 0
         self.look_at_us: int | None = None
 
     @property

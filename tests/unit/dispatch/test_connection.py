@@ -1,5 +1,7 @@
 import asyncio
+import gc
 import math
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -355,3 +357,20 @@ async def test_what_was_ended_before_it_was_connected_is_ended_when_it_is() -> N
     assert wire.is_aborted
     assert not connection.is_open
     connection.connection_lost(None)
+
+
+async def test_a_connection_that_was_lost_is_no_garbage() -> None:
+    """A worker that closes after each answer has one made for each request."""
+    gc.disable()
+    try:
+        line = Line()
+        line.hear(OK.replace(b"Content-Length", b"Connection: close\r\nContent-Length"))
+        line.connection.connection_lost(None)
+        assert (await line.asked).status == 200
+        connection = weakref.ref(line.connection)
+        line.kept.forgotten.clear()
+        del line.connection, line.asked
+        await asyncio.sleep(0)
+        assert connection() is None
+    finally:
+        gc.enable()

@@ -11,7 +11,7 @@ from wheelsched.core.duration import SECOND
 from wheelsched.core.model import Lane
 from wheelsched.ports import Route
 from wheelsched.shard.breaker import BreakerState
-from wheelsched.shard.fairness import FairQueue
+from wheelsched.shard.fairness import IDLE_US, FairQueue
 
 Queue: TypeAlias = FairQueue[Parcel]
 
@@ -72,7 +72,20 @@ def test_what_is_put_is_taken_once(queue: Queue) -> None:
     assert (len(queue), queue.in_flight, queue.runs_in_flight) == (0, 1, 3)
     queue.done(batch, NOW, failed=False)
     assert (queue.in_flight, queue.runs_in_flight) == (0, 0)
+    assert queue.take(NOW + IDLE_US) is None
     assert is_blank(queue)
+
+
+def test_a_target_that_is_busy_now_and_then_is_not_made_anew(queue: Queue) -> None:
+    """What is made for a target is a cycle: garbage that the loop stands still for."""
+    known: set[object] = set()
+    for now_us in range(NOW, NOW + 3 * IDLE_US, IDLE_US - 1):
+        (batch,) = put_many(queue, route(A), 1)
+        assert queue.take(now_us) is batch
+        queue.done(batch, now_us, failed=False)
+        known.update(queue._origins.values())
+    assert len(known) == 1
+    assert len(queue._looks) == 1
 
 
 def test_five_runs_do_not_wait_for_fifty_thousand() -> None:
