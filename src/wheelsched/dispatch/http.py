@@ -94,13 +94,8 @@ class HttpDispatcher(Closing):
         it has read, so that request has failed, and the retry policy says what follows.
         """
         while True:
-            connection = self._pool.take(route)
-            if connection is None:
-                opened = await self._open(route, deadline_s)
-                if isinstance(opened, Answer):
-                    return opened
-                connection = opened
-            if not connection.is_kept or connection.is_quiet:
+            connection = self._pool.take(route) or await self._open(route, deadline_s)
+            if isinstance(connection, Answer) or not connection.is_kept or connection.is_quiet:
                 return connection
             connection.end()
 

@@ -20,7 +20,7 @@ from msgspec import Raw
 from wheelsched.core.duration import MILLISECOND, MINUTE, SECOND
 from wheelsched.core.model import format_run_id
 from wheelsched.dispatch.route import HttpRoute
-from wheelsched.dispatch.signing import sign
+from wheelsched.dispatch.signing import sign, sign_both
 from wheelsched.ports import Callback, Prepared
 from wheelsched.wire import callback as wire
 
@@ -106,10 +106,10 @@ def _encode_request(route: HttpRoute, callback: Callback, run_id: str, key: str)
         callback.trigger.value,
         str(callback.timeout_us // MILLISECOND),
     )
+    signed_values = "\n".join(values).encode("ascii")
     head = _CALLBACK_HEAD % (
         timestamp,
-        sign(callback.secrets, key, timestamp, payload),
-        sign(callback.secrets, key, timestamp, "\n".join(values).encode("ascii")),
+        *sign_both(callback.secrets, key, timestamp, payload, signed_values),
         key,
         key,
         _traceparent(run_id, callback.token),
@@ -125,11 +125,10 @@ def _signed_again(route: HttpRoute, prepared: Prepared, now_us: int) -> bytes:
     head, _, body = rest.partition(END + END)
     values = [line.partition(b": ")[2] for line in head.split(END) if line.startswith(_SIGNED)]
     timestamp = now_us // SECOND
-    signed = _BOTH_SIGNATURES % (
-        timestamp,
-        sign(prepared.secrets, prepared.idempotency_key, timestamp, body),
-        sign(prepared.secrets, prepared.idempotency_key, timestamp, b"\n".join(values)),
+    signatures = sign_both(
+        prepared.secrets, prepared.idempotency_key, timestamp, body, b"\n".join(values)
     )
+    signed = _BOTH_SIGNATURES % (timestamp, *signatures)
     return b"%b%b%b" % (route.head, signed.encode("ascii"), rest)
 
 

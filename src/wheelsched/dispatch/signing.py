@@ -5,19 +5,15 @@ they are sent, or over what headers say in the place of the body. The timestamp 
 database's clock, as every time that leaves here.
 """
 
-from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
+from binascii import b2a_base64
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from wheelsched.errors import InvalidSecret
+from wheelsched.wire.secret import read_secret
 
-SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what a secret begins with
 BLOCK_BYTES: Final = 64  # of SHA-256
-MIN_SECRET_BYTES: Final = 24
-MAX_SECRET_BYTES: Final = BLOCK_BYTES  # so that every key is used as it is
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -25,18 +21,43 @@ if TYPE_CHECKING:
 
 def sign(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes) -> str:
     """The value of a signature's header: a receiver needs to know one of the secrets."""
-    head = b"%b.%d." % (message_id.encode(), timestamp)
-    return " ".join([_signature(secret, head, body) for secret in secrets])
+    head = _head(message_id, timestamp)
+    signatures = []
+    for secret in secrets:
+        keyed = _keyed(secret)
+        inner = keyed.inner.copy()
+        inner.update(head)
+        inner.update(body)
+        signatures.append(_signature(keyed, inner))
+    return " ".join(signatures)
 
 
-def _signature(secret: str, head: bytes, body: bytes) -> str:
-    keyed = _keyed(secret)
-    inner = keyed.inner.copy()
-    inner.update(head)
-    inner.update(body)
+def sign_both(
+    secrets: Sequence[str], message_id: str, timestamp: int, body: bytes, values: bytes
+) -> tuple[str, str]:
+    """`sign` of a body and of what headers say: what both begin with is taken in once."""
+    head = _head(message_id, timestamp)
+    of_body, of_values = [], []
+    for secret in secrets:
+        keyed = _keyed(secret)
+        inner = keyed.inner.copy()
+        inner.update(head)
+        inner_of_values = inner.copy()
+        inner.update(body)
+        inner_of_values.update(values)
+        of_body.append(_signature(keyed, inner))
+        of_values.append(_signature(keyed, inner_of_values))
+    return " ".join(of_body), " ".join(of_values)
+
+
+def _head(message_id: str, timestamp: int) -> bytes:
+    return b"%b.%d." % (message_id.encode(), timestamp)
+
+
+def _signature(keyed: "_Keyed", inner: "_Hash") -> str:
     outer = keyed.outer.copy()
     outer.update(inner.digest())
-    return "v1," + b64encode(outer.digest()).decode()
+    return "v1," + b2a_base64(outer.digest(), newline=False).decode()
 
 
 class _Keyed(NamedTuple):
@@ -57,17 +78,3 @@ def _keyed(secret: str) -> _Keyed:
         inner=sha256(bytes(byte ^ 0x36 for byte in key)),
         outer=sha256(bytes(byte ^ 0x5C for byte in key)),
     )
-
-
-def read_secret(secret: str) -> bytes:
-    """The key that a secret spells, or `InvalidSecret`."""
-    if not secret.startswith(SECRET_PREFIX):
-        raise InvalidSecret
-    encoded = secret.removeprefix(SECRET_PREFIX)
-    try:
-        key = b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-    except Base64Error as error:
-        raise InvalidSecret from error
-    if not MIN_SECRET_BYTES <= len(key) <= MAX_SECRET_BYTES:
-        raise InvalidSecret
-    return key

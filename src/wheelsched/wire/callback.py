@@ -38,7 +38,14 @@ TIMEOUT_MS: Final = "wheelsched-timeout-ms"  # within which a run that was accep
 TRACEPARENT: Final = "traceparent"
 SIGNATURE: Final = "wheelsched-signature"
 SIGNED: Final = (
-    *(RUN_ID, JOB_ID, JOB_NAME, SCHEDULED_AT, ATTEMPT, FENCING_TOKEN, TRIGGER, TIMEOUT_MS),
+    RUN_ID,
+    JOB_ID,
+    JOB_NAME,
+    SCHEDULED_AT,
+    ATTEMPT,
+    FENCING_TOKEN,
+    TRIGGER,
+    TIMEOUT_MS,
 )
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,7 +12,6 @@ deduplication is what stops it, by what was signed.
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 import re
@@ -34,11 +33,9 @@ from wheelsched.wire.callback import (
     WEBHOOK_SIGNATURE,
     WEBHOOK_TIMESTAMP,
 )
+from wheelsched.wire.secret import read_secret
 
-PREFIX: Final = "whsec_"
 VERSION: Final = "v1,"
-MIN_SECRET_BYTES: Final = 24
-MAX_SECRET_BYTES: Final = 64
 
 _TIMESTAMP: Final = re.compile(r"[0-9]{1,12}")
 
@@ -90,15 +87,3 @@ class Verifier:
             for signature in given:
                 matches |= hmac.compare_digest(signature, expected)
         return matches
-
-
-def read_secret(secret: str) -> bytes:
-    """The key in a secret as it is shown to a tenant, or `InvalidSecret`."""
-    try:
-        written = secret.removeprefix(PREFIX).rstrip("=")  # some leave the padding away
-        key = base64.b64decode(written + "=" * (-len(written) % 4), validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise InvalidSecret from error
-    if not secret.startswith(PREFIX) or not MIN_SECRET_BYTES <= len(key) <= MAX_SECRET_BYTES:
-        raise InvalidSecret
-    return key
