@@ -9,6 +9,7 @@ import pytest
 from msgspec import Raw, Struct
 from tests.postgres import Connect
 
+from wheelsched.api.answers import job_answer
 from wheelsched.api.drafts import judge_draft
 from wheelsched.config import StoreConfig
 from wheelsched.core.egress import NO_EXCEPTIONS
@@ -156,6 +157,16 @@ async def test_everything_that_was_written_is_in_the_job(place: Place) -> None:
     assert (job.spec.timezone, job.spec.dst_gap) == ("America/New_York", "skip")
     assert (job.retry.max_attempts, job.timeout_us, job.priority) == (7, 5_000_000, 3)
     assert job.tags == {"team": "a"}
+
+
+async def test_what_the_database_reads_and_nobody_else_hides_no_job(place: Place) -> None:
+    """JSON that is nested deeper than ours goes is fine for Postgres."""
+    application = await place.application()
+    deep = "[" * 3_000 + "]" * 3_000
+    await application.execute("SELECT wheelsched.schedule('deep', '@daily', $1, $2)", URL, deep)
+    await schedule(application)
+    found = await place.store.jobs.list_jobs(place.callers["acme"], JobFilter(), 9)
+    assert [job_answer(job, NOW_US).name for job in found] == ["deep", "remind"]
 
 
 async def test_every_field_of_a_document_is_an_argument_or_an_option(place: Place) -> None:

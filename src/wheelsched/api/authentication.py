@@ -40,14 +40,16 @@ class Access(Struct, frozen=True):
     scopes: frozenset[str]
     requests_per_second: int
 
-    def require(self, scope: Scope) -> None:
-        if scope not in self.scopes:
-            raise ScopeMissing(f"this needs a token with the scope '{scope}'")
-
 
 class _Remembered(NamedTuple):
     until_ns: int
     access: Access | None
+
+
+def require(scope: Scope, scopes: frozenset[str]) -> None:
+    """Refuse a request whose token is not for this."""
+    if scope not in scopes:
+        raise ScopeMissing(f"this needs a token with the scope '{scope}'")
 
 
 def digest_of(token: str) -> bytes:

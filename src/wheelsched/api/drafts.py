@@ -4,12 +4,14 @@ Invariant: a draft is judged as a request to the API would have been at the time
 written; and it can be shown whatever is wrong with it.
 """
 
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from wheelsched.api.intake import NO_JITTER, Intake
+from wheelsched.api.intake import Intake
+from wheelsched.api.judging import NO_JITTER
 from wheelsched.core.duration import format_duration
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.model import DEFAULT_IDEMPOTENCY_KEY, Draft
@@ -42,7 +44,7 @@ def judge_draft(draft: Draft, rules: EgressRules) -> Registration:
 
 def draft_answer(draft: Draft) -> JobAnswer:
     """A draft as it goes over the wire: each field as it was written, if it can be read."""
-    written = _Written(msgspec.json.decode(draft.document, type=dict[str, Raw]))
+    written = _Written(draft.document)
     return JobAnswer(
         job_id=draft.job_id,
         name=draft.name,
@@ -72,8 +74,10 @@ def draft_answer(draft: Draft) -> JobAnswer:
 class _Written:
     """The fields of a document of which nobody knows whether they are right."""
 
-    def __init__(self, fields: dict[str, Raw]) -> None:
-        self._fields = fields
+    def __init__(self, document: Raw) -> None:
+        self._fields: dict[str, Raw] = {}
+        with suppress(RecursionError):  # nested deeper than anybody reads: nothing of it is shown
+            self._fields = msgspec.json.decode(document, type=dict[str, Raw])
 
     def raw(self, name: str) -> Raw:
         return self._fields.get(name, _NULL)

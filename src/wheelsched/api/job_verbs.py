@@ -3,11 +3,13 @@
 Invariant: nothing here moves or uses up a due time of the schedule.
 """
 
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from wheelsched.api.answers import schedule_of
-from wheelsched.api.jobs import EDIT_ATTEMPTS, acknowledged_answer
+from wheelsched.api.changes import look_and_change
+from wheelsched.api.jobs import acknowledged_answer
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.core import request
 from wheelsched.core.misfire import Skip
@@ -77,21 +79,7 @@ class JobVerbs:
         return acknowledged_answer(acknowledged, call.now_us)
 
     async def resume(self, call: Call[NoQuery, ResumeRequest]) -> Answer:
-        for _ in range(EDIT_ATTEMPTS):
-            job = await self._jobs.get(call.caller, call.job_id)
-            since_us = call.now_us
-            if call.body.start is ResumeFrom.PAUSED_AT and job.paused_at_us is not None:
-                since_us = job.paused_at_us
-            due_us = schedule_of(job).next_after(since_us)
-            skip = await self._paused_over(call.caller, job, since_us)
-            try:
-                acknowledged = await self._jobs.resume(
-                    call.caller, call.job_id, due_us, job.version, skip
-                )
-            except JobChanged:  # in between, and perhaps its schedule
-                continue
-            return acknowledged_answer(acknowledged, call.now_us)
-        raise JobChanged
+        return await look_and_change(partial(self._resume, call), JobChanged)
 
     async def trigger(self, call: Call[NoQuery, None]) -> Answer:
         job = await self._jobs.get(call.caller, call.job_id)
@@ -107,6 +95,16 @@ class JobVerbs:
             return Answer(body=RequestedAnswer(count=count, run_ids=[], preview=True))
         runs = request.backfill(job, schedule, since_us, until_us, call.now_us)
         return await self._request(call, runs)
+
+    async def _resume(self, call: Call[NoQuery, ResumeRequest]) -> Answer:
+        job = await self._jobs.get(call.caller, call.job_id)
+        since_us = call.now_us
+        if call.body.start is ResumeFrom.PAUSED_AT and job.paused_at_us is not None:
+            since_us = job.paused_at_us
+        due_us = schedule_of(job).next_after(since_us)
+        skip = await self._paused_over(call.caller, job, since_us)
+        acknowledged = await self._jobs.resume(call.caller, call.job_id, due_us, job.version, skip)
+        return acknowledged_answer(acknowledged, call.now_us)
 
     async def _paused_over(self, caller: Caller, job: Job, since_us: int) -> Skip | None:
         """What a paused job has missed, and has no row of its own in the history."""

@@ -3,12 +3,14 @@
 Invariant: an answer is written from what the store acknowledged, never from what was asked for.
 """
 
+from functools import partial
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta, Raw
 
 from wheelsched.api.answers import document_of, job_answer
+from wheelsched.api.changes import look_and_change
 from wheelsched.api.cursors import Cursors
 from wheelsched.api.identities import Identities
 from wheelsched.api.intake import Edit, Intake
@@ -32,7 +34,6 @@ from wheelsched.wire.strict import check_json, read_strictly
 from wheelsched.wire.tenant import Scope
 
 DOCUMENT: Final = msgspec.json.Decoder(JobDocument)
-EDIT_ATTEMPTS: Final = 5
 
 
 class JobsQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,32 +134,28 @@ class Jobs:
     async def edit(self, call: Call[NoQuery, bytes]) -> Answer:
         if not isinstance(check_json(call.body), dict):
             raise WrongType("a merge patch is an object", pointer="")
-        for _ in range(EDIT_ATTEMPTS):
-            before = await self._jobs.get(call.caller, call.job_id)
-            check_version(before, call.if_match)
-            edit = self._edited(before, call)
-            try:
-                acknowledged = await self._jobs.edit(
-                    call.caller, edit.job, edit.due_us, is_rescheduled=edit.is_rescheduled
-                )
-            except JobChanged:  # in between: who asked for no version gets the next one
-                continue
-            return acknowledged_answer(acknowledged, call.now_us)
-        raise JobChanged
+        return await look_and_change(partial(self._edit, call), JobChanged)
 
     async def delete(self, call: Call[NoQuery, None]) -> Answer:
-        for _ in range(EDIT_ATTEMPTS):
-            version: int | None = None
-            if call.if_match is not None:
-                before = await self._jobs.read(call.caller, call.job_id)
-                check_version(before, call.if_match)
-                version = before.version
-            try:
-                acknowledged = await self._jobs.delete(call.caller, call.job_id, version)
-            except JobChanged:  # in between: the next look says whether the new version will do
-                continue
-            return acknowledged_answer(acknowledged, call.now_us)
-        raise JobChanged
+        return await look_and_change(partial(self._delete, call), JobChanged)
+
+    async def _edit(self, call: Call[NoQuery, bytes]) -> Answer:
+        before = await self._jobs.get(call.caller, call.job_id)
+        check_version(before, call.if_match)
+        edit = self._edited(before, call)
+        acknowledged = await self._jobs.edit(
+            call.caller, edit.job, edit.due_us, is_rescheduled=edit.is_rescheduled
+        )
+        return acknowledged_answer(acknowledged, call.now_us)
+
+    async def _delete(self, call: Call[NoQuery, None]) -> Answer:
+        version: int | None = None
+        if call.if_match is not None:
+            before = await self._jobs.read(call.caller, call.job_id)
+            check_version(before, call.if_match)
+            version = before.version
+        acknowledged = await self._jobs.delete(call.caller, call.job_id, version)
+        return acknowledged_answer(acknowledged, call.now_us)
 
     def _edited(self, before: Job, call: Call[NoQuery, bytes]) -> Edit:
         written = Raw(msgspec.json.encode(document_of(before)))

@@ -14,7 +14,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from wheelsched.core.model import RunKey, parse_run_id
-from wheelsched.errors import InvalidRunId, JobNotFound, RunNotFound, ScopeMissing
+from wheelsched.errors import InvalidRunId, JobNotFound, RunNotFound
 from wheelsched.ports import Caller
 from wheelsched.wire.tenant import Scope
 
@@ -54,11 +54,6 @@ class Call(Struct, Generic[Query, Body], frozen=True, kw_only=True):
     def is_operator(self) -> bool:
         """Whether it may be about other tenants than the caller's own."""
         return Scope.OPERATOR in self.scopes
-
-    def require(self, scope: Scope) -> None:
-        """Refuse a call whose token is not for this."""
-        if scope not in self.scopes:
-            raise ScopeMissing(f"this needs a token with the scope '{scope}'")
 
     @property
     def job_id(self) -> UUID:

@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import hdrs, web
 from msgspec.structs import replace
 
-from wheelsched.api.authentication import Access, Authentication
+from wheelsched.api.authentication import Access, Authentication, require
 from wheelsched.api.operation import Answer, Call, Operation, written
 from wheelsched.api.places import Places
 from wheelsched.api.rates import Rates
@@ -53,7 +53,7 @@ class Service:
         check_headers(request, self._config)
         access = await self._authentication.identify(request)
         self._rates.spend(access.caller.tenant_id, access.requests_per_second)
-        access.require(operation.scope)
+        require(operation.scope, access.scopes)
         query = read_query(request, operation.query)
         body = await read_body(request, operation, self._config)
         call = self._call(operation, request, access, query, body)

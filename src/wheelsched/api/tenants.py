@@ -4,7 +4,6 @@ Invariant: a secret leaves this process once, in the answer that made it. A tena
 what it was read as, or not at all.
 """
 
-from base64 import b64encode
 from collections.abc import Callable
 from secrets import token_bytes
 from typing import Any, Final
@@ -12,6 +11,7 @@ from uuid import UUID
 
 from msgspec.structs import asdict, replace
 
+from wheelsched.api.changes import look_and_change
 from wheelsched.api.cursors import Cursors
 from wheelsched.api.identities import Identities
 from wheelsched.api.operation import JSON, MERGE_PATCH, Answer, Call, NoQuery, Operation
@@ -21,6 +21,7 @@ from wheelsched.core.labels import check_name
 from wheelsched.errors import TenantChanged, TenantNotFound
 from wheelsched.ports import Tenant, TenantStore
 from wheelsched.wire.instant import instant
+from wheelsched.wire.secret import write_secret
 from wheelsched.wire.tenant import (
     RotateRequest,
     Scope,
@@ -30,9 +31,7 @@ from wheelsched.wire.tenant import (
     TenantRequest,
 )
 
-SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what secrets begin with
 SECRET_BYTES: Final = 32
-_EDIT_ATTEMPTS: Final = 5
 
 
 class Tenants:
@@ -93,7 +92,7 @@ class Tenants:
             weight=written.weight,
             job_quota=written.job_quota,
             requests_per_second=written.requests_per_second,
-            secrets=(_new_secret(),),
+            secrets=(new_secret(),),
             created_at_us=call.now_us,
         )
         await self._tenants.create(call.caller.actor, tenant)
@@ -128,7 +127,7 @@ class Tenants:
                 call, lambda before: replace(before, secrets=before.secrets[:1])
             )
             return Answer(body=tenant_answer(tenant))
-        secret = _new_secret()
+        secret = new_secret()
         tenant = await self._change(
             call, lambda before: replace(before, secrets=(secret, *before.secrets[-1:]))
         )
@@ -139,17 +138,16 @@ class Tenants:
             tenant_id = UUID(call.path["tenant_id"])
         except ValueError:
             raise TenantNotFound from None
-        for _ in range(_EDIT_ATTEMPTS):
+
+        async def change_what_is_there() -> Tenant:
             found = await self._tenants.read([tenant_id])
             if not found:
                 raise TenantNotFound
             tenant = change(found[0])
-            try:
-                await self._tenants.edit(call.caller.actor, tenant, found[0])
-            except TenantChanged:  # in between
-                continue
+            await self._tenants.edit(call.caller.actor, tenant, found[0])
             return tenant
-        raise TenantChanged
+
+        return await look_and_change(change_what_is_there, TenantChanged)
 
 
 def tenant_answer(tenant: Tenant) -> TenantAnswer:
@@ -170,5 +168,6 @@ def _with_secret(tenant: Tenant, status: int = 200) -> Answer:
     return Answer(body=replace(shown, secret=tenant.secrets[0]), kept_body=shown, status=status)
 
 
-def _new_secret() -> str:
-    return SECRET_PREFIX + b64encode(token_bytes(SECRET_BYTES)).decode()
+def new_secret() -> str:
+    """What the callbacks of a tenant are signed with."""
+    return write_secret(token_bytes(SECRET_BYTES))

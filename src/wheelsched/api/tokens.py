@@ -11,7 +11,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from wheelsched.api.authentication import TOKEN_BYTES, TOKEN_PREFIX, digest_of
+from wheelsched.api.authentication import TOKEN_BYTES, TOKEN_PREFIX, digest_of, require
 from wheelsched.api.cursors import Cursors
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.api.pages import PageQuery, cut
@@ -69,7 +69,7 @@ class Tokens:
         written = call.body
         tenant_id = tenant_of(call, written.tenant_id)
         if Scope.OPERATOR in written.scopes:
-            call.require(Scope.OPERATOR)
+            require(Scope.OPERATOR, call.scopes)
         text = TOKEN_PREFIX + urlsafe_b64encode(token_bytes(TOKEN_BYTES)).decode().rstrip("=")
         token = Token(
             digest=digest_of(text),
@@ -114,7 +114,7 @@ class Tokens:
         if token is None or token.tenant_id != call.caller.tenant_id:
             raise TokenNotFound
         if Scope.OPERATOR in token.scopes:
-            call.require(Scope.OPERATOR)
+            require(Scope.OPERATOR, call.scopes)
 
 
 def tenant_of(

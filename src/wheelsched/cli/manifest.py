@@ -15,7 +15,7 @@ import typer
 from msgspec import Struct
 
 from wheelsched.api.answers import document_of
-from wheelsched.api.intake import NO_JITTER, judge_policies
+from wheelsched.api.judging import NO_JITTER, judge_policies
 from wheelsched.cli.trees import read_trees
 from wheelsched.core.duration import parse_duration
 from wheelsched.core.model import DEFAULT_IDEMPOTENCY_KEY, Job, Target

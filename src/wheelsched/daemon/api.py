@@ -6,7 +6,6 @@ listens on the loopback.
 
 import asyncio
 import os
-from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
@@ -22,7 +21,7 @@ from prometheus_client import generate_latest
 from wheelsched.api.app import build_app
 from wheelsched.api.server import ApiServer
 from wheelsched.api.surroundings import Surroundings
-from wheelsched.api.tenants import SECRET_BYTES, SECRET_PREFIX
+from wheelsched.api.tenants import new_secret
 from wheelsched.clock import DatabaseClock, SystemClock, take_sample
 from wheelsched.config import ApiConfig, StoreConfig
 from wheelsched.daemon.condition import ShardInquiry
@@ -129,7 +128,7 @@ async def open_local_tenant(tenants: TenantStore, now_us: int) -> Tenant:
             tenant_id=LOCAL_TENANT_ID,
             name=LOCAL_TENANT,
             job_quota=LOCAL_QUOTA,
-            secrets=(SECRET_PREFIX + b64encode(token_bytes(SECRET_BYTES)).decode(),),
+            secrets=(new_secret(),),
             created_at_us=now_us,
         ),
     )

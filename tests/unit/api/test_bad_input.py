@@ -79,6 +79,8 @@ async def test_bodies_that_are_no_json_of_a_job(
         ({"priority": 101}, "/priority"),
         ({"jitter": "1y"}, "/jitter"),
         ({"dst": {"gap": "leap"}}, "/dst/gap"),
+        ({"dst": {"gap": ""}}, "/dst/gap"),
+        ({"dst": {"overlap": ""}}, "/dst/overlap"),
         ({"timezone": "Europe/Atlantis"}, "/timezone"),
         ({"timezone": ""}, "/timezone"),
         ({"jitter": ""}, "/jitter"),

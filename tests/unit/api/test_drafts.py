@@ -4,10 +4,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 from tests.api import Api, document
 
-from wheelsched.api.drafts import judge_draft
+from wheelsched.api.drafts import draft_answer, judge_draft
 from wheelsched.core.egress import NO_EXCEPTIONS
 from wheelsched.core.model import Draft
 from wheelsched.errors import InvalidDocument
@@ -56,6 +57,16 @@ async def test_what_cannot_be_read_is_left_out_and_nothing_fails(api: Api) -> No
     shown = (await api.get(f"/jobs/{job_id}")).body
     assert (shown["error"], shown["timeout"], shown["tags"]) == ("all wrong", "2m", {})
     assert (await api.get("/jobs")).status == 200
+
+
+async def test_nesting_that_nobody_can_read_hides_no_job(api: Api) -> None:
+    """The database reads JSON that is nested some thousand times."""
+    job_id = await scheduled(api, "nested too deep", name="deep")
+    draft = await api.stores.jobs.read(Caller(api.tenant_id, "app"), UUID(job_id))
+    assert isinstance(draft, Draft)
+    written = b'{"payload":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+    shown = draft_answer(replace(draft, document=Raw(written)))
+    assert (shown.name, shown.error, bytes(shown.payload)) == ("deep", "nested too deep", b"null")
 
 
 @pytest.mark.parametrize(
