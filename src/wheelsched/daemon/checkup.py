@@ -4,7 +4,8 @@ Invariant: nothing is changed: what is sent is read back and forgotten.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from enum import StrEnum
 from typing import Final
 from uuid import UUID
@@ -45,15 +46,16 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 async def check_database(url: str) -> list[Finding]:
     """Everything that can be asked of a database; the first that is bad ends it."""
-    findings = []
-    async for finding in _findings(url):
-        findings.append(finding)
-        if finding.verdict is Verdict.BAD:
-            break
-    return findings
+    found = []
+    async with aclosing(_findings(url)) as findings:
+        async for finding in findings:
+            found.append(finding)
+            if finding.verdict is Verdict.BAD:
+                break
+    return found
 
 
-async def _findings(url: str) -> AsyncIterator[Finding]:
+async def _findings(url: str) -> AsyncGenerator[Finding, None]:
     try:
         yield await _check_schema(url)
         async with open_operator(url) as operator:
@@ -78,6 +80,12 @@ def _reason(error: StoreError) -> str:
     return str(error)
 
 
+def _finding(subject: str, detail: str, advice: str | None) -> Finding:
+    """What is fine, unless there is something to do about it."""
+    verdict = Verdict.FINE if advice is None else Verdict.POOR
+    return Finding(subject=subject, verdict=verdict, detail=detail, advice=advice)
+
+
 async def _check_schema(url: str) -> Finding:
     schema = await read_schema(url)
     if schema.pending:
@@ -93,27 +101,19 @@ async def _check_schema(url: str) -> Finding:
 async def _check_round_trip(operator: Operator) -> Finding:
     error_us = operator.clock.error_us
     detail = f"answers; a round trip takes {2 * error_us / MILLISECOND:.1f} ms at best"
+    advice = None
     if 2 * error_us > SLOW_US:
-        return Finding(
-            subject="database",
-            verdict=Verdict.POOR,
-            detail=detail,
-            advice="run the shards nearer to it: no run is on time by less than half of that",
-        )
-    return Finding(subject="database", detail=detail)
+        advice = "run the shards nearer to it: no run is on time by less than half of that"
+    return _finding("database", detail, advice)
 
 
 def _check_clock(operator: Operator) -> Finding:
     apart_us = operator.clock.now_us() - SystemClock.wall_us()
     detail = f"the database's is {apart_us / MILLISECOND:+,.1f} ms from this machine's"
+    advice = None
     if abs(apart_us) > CLOCK_APART_US:
-        return Finding(
-            subject="clock",
-            verdict=Verdict.POOR,
-            detail=detail,
-            advice="runs are due by the database's; let NTP set both, or workers refuse signatures",
-        )
-    return Finding(subject="clock", detail=detail)
+        advice = "runs are due by the database's; let NTP set both, or workers refuse signatures"
+    return _finding("clock", detail, advice)
 
 
 async def _check_leases(operator: Operator) -> Finding:
@@ -131,35 +131,23 @@ async def _check_leases(operator: Operator) -> Finding:
             detail=detail,
             advice="start a shard with `wheelsched shard --database-url …`: nothing fires now",
         )
+    advice = None
     if expired or free:
-        return Finding(
-            subject="leases",
-            verdict=Verdict.POOR,
-            detail=f"{detail}, {len(expired)} leases have expired",
-            advice="ask again in ten seconds; if it stays so, look into the logs of the shards",
-        )
-    return Finding(subject="leases", detail=detail)
+        detail = f"{detail}, {len(expired)} leases have expired"
+        advice = "ask again in ten seconds; if it stays so, look into the logs of the shards"
+    return _finding("leases", detail, advice)
 
 
 async def _check_drafts(operator: Operator) -> Finding:
     """Jobs that applications scheduled in transactions of their own."""
     refused, waiting = await operator.grants.count_drafts()
     detail = f"{refused} that applications scheduled are refused, {waiting} wait to be planned"
+    advice = None
     if waiting:
-        return Finding(
-            subject="jobs",
-            verdict=Verdict.POOR,
-            detail=detail,
-            advice="look into the logs of the shards: planning takes a moment, at most a minute",
-        )
-    if refused:
-        return Finding(
-            subject="jobs",
-            verdict=Verdict.POOR,
-            detail=detail,
-            advice="`wheelsched job list --state refused` names them, `job get` says why",
-        )
-    return Finding(subject="jobs", detail=detail)
+        advice = "look into the logs of the shards: planning takes a moment, at most a minute"
+    elif refused:
+        advice = "`wheelsched job list --state refused` names them, `job get` says why"
+    return _finding("jobs", detail, advice)
 
 
 async def _check_hints(url: str) -> Finding:
