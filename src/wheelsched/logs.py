@@ -23,9 +23,9 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 def write_logs(level: LogLevel = "info", stream: TextIO | None = None) -> None:
     """Send every log line of this process to `stream`, stderr by default, from `level` on.
 
-    Those of other libraries too. Called once, when a process starts.
+    Those of other libraries too. Called when a process starts; of several calls the last holds.
     """
-    stream = stream or sys.stderr
+    stream = stream or sys.stderr  # None, if the process was started without one
     number = logging.getLevelNamesMapping()[level.upper()]
     described: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -39,13 +39,13 @@ def write_logs(level: LogLevel = "info", stream: TextIO | None = None) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.stdlib.LoggerFactory(),
     )
-    handler = logging.StreamHandler(stream)
+    handler = logging.NullHandler() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*described, structlog.stdlib.ExtraAdder()],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *_rendering(is_terminal=stream.isatty()),
+                *_rendering(is_terminal=stream is not None and stream.isatty()),
             ],
         )
     )

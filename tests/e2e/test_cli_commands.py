@@ -146,7 +146,20 @@ def test_the_doctor_says_what_is_wrong_with_a_database_and_no_more() -> None:
     assert "write" not in finding["detail"]
 
 
-@pytest.mark.parametrize("command", [("db", "status"), ("db", "migrate"), ("tenant", "list")])
+GRANT = ("local", "--database-role", "shop")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("db", "status"),
+        ("db", "migrate"),
+        ("tenant", "list"),
+        ("tenant", "grants"),
+        ("tenant", "grant", *GRANT),
+        ("tenant", "revoke", *GRANT),
+    ],
+)
 def test_what_failed_is_told_once(command: tuple[str, ...]) -> None:
     said = run(*command, *NOWHERE, code=6)
     assert said.startswith("error: the database cannot be reached")

@@ -84,6 +84,14 @@ def test_the_level_decides_what_is_written(level: Any, events: list[str]) -> Non
     assert [line["event"] for line in lines(stream)] == events
 
 
+def test_a_process_without_stderr_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `2>&-` starts it: Python has no `sys.stderr` then."""
+    monkeypatch.setattr("sys.stderr", None)
+    write_logs()
+    log.error("job.lost")
+    logging.getLogger("asyncio").error("lost")
+
+
 def test_lines_of_other_libraries_look_the_same() -> None:
     stream = io.StringIO()
     write_logs(stream=stream)

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from wheelsched.cli.commands import told_errors
+from wheelsched.logs import write_logs
 
 PLACES: Final = {
     "up": "serving:up",
@@ -32,7 +33,10 @@ PLACES: Final = {
 
 
 class Commands(TyperGroup):
-    """The commands, with errors told as a user can act on them."""
+    """The commands, with errors told as a user can act on them.
+
+    Logs are for daemons, which say themselves what they want of them.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(PLACES)
@@ -51,6 +55,7 @@ class Commands(TyperGroup):
         return command
 
     def invoke(self, ctx: Any) -> Any:
+        write_logs("error")
         with told_errors():
             return super().invoke(ctx)
 

@@ -16,8 +16,8 @@ import typer
 from wheelsched.cli.exits import advice_for, code_of
 from wheelsched.cli.output import Output, err, printable, show
 from wheelsched.client import ClientConfig, SyncClient
+from wheelsched.client.client import DEFAULT_URL
 from wheelsched.errors import ApiError, WheelschedError, first_of
-from wheelsched.logs import write_logs
 
 PATIENCE: Final = ClientConfig(max_attempts=3)
 
@@ -70,19 +70,15 @@ def tell(error: WheelschedError) -> None:
     if isinstance(error, ApiError) and error.errors:
         console.print("the API cannot use this:")
         for field in error.errors:
-            console.print(f"  {field.pointer or '/'}: {field}")
+            console.print(printable(f"  {field.pointer or '/'}: {field}"))
     else:
-        console.print(str(error))
+        for line in str(error).splitlines() or [""]:
+            console.print(printable(line))
     for note in getattr(error, "__notes__", ()):
         console.print(printable(note))
     advice = advice_for(error)
     if advice is not None:
         console.print(advice, style="dim")
-
-
-def keep_logs_back() -> None:
-    """For a command that tells by itself what failed: stdout is for data, and logs for daemons."""
-    write_logs("error")
 
 
 def shows(command: Command) -> Callable[..., None]:
@@ -98,7 +94,7 @@ def asks_api(command: Command) -> Callable[..., None]:
     """A command that is given a `client` of the API."""
 
     def run(
-        url: UrlOption = "http://127.0.0.1:8420",
+        url: UrlOption = DEFAULT_URL,
         token: TokenOption = None,
         as_json: JsonOption = False,
         **given: Any,

@@ -5,7 +5,7 @@ Invariant: `migrate` alone changes anything, and does nothing where nothing is m
 
 import asyncio
 
-from wheelsched.cli.commands import group, keep_logs_back, shows
+from wheelsched.cli.commands import group, shows
 from wheelsched.cli.output import Output, record, sentence
 from wheelsched.cli.serving import RequiredDatabaseOption
 from wheelsched.daemon.database import migrate_database, read_schema
@@ -17,7 +17,6 @@ app = group("The schema of a database.")
 @shows
 def migrate(database_url: RequiredDatabaseOption) -> Output:
     """Bring a database to the schema of this program. Safe to run again, and by many at once."""
-    keep_logs_back()
     applied = asyncio.run(migrate_database(database_url))
     text = f"applied {', '.join(applied)}" if applied else "nothing to do: the schema is current"
     return sentence({"applied": applied}, text)
@@ -27,6 +26,5 @@ def migrate(database_url: RequiredDatabaseOption) -> Output:
 @shows
 def status(database_url: RequiredDatabaseOption) -> Output:
     """Show which migrations a database has, and which it lacks."""
-    keep_logs_back()
     schema = asyncio.run(read_schema(database_url))
     return record(schema, {"applied": schema.applied, "pending": schema.pending})

@@ -14,7 +14,6 @@ from wheelsched.cli.demonstration.report import data_of, text_of
 from wheelsched.cli.demonstration.scenario import Scenario
 from wheelsched.cli.exits import ExitCode
 from wheelsched.cli.output import Output, err, show
-from wheelsched.logs import write_logs
 
 
 class Watching:
@@ -68,7 +67,6 @@ def demo(
 
 def present(scenario: Scenario, *, as_json: bool) -> None:
     """Performs a scenario before a user, and ends badly if something was lost."""
-    write_logs("error")
     with Watching() as audience:
         evidence = perform(scenario, audience)
     show(Output(data_of(evidence), text_of(evidence)), as_json=as_json)

@@ -12,16 +12,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from wheelsched.cli.commands import (
-    DatabaseOption,
-    JsonOption,
-    TokenOption,
-    UrlOption,
-    keep_logs_back,
-)
+from wheelsched.cli.commands import DatabaseOption, JsonOption, TokenOption, UrlOption
 from wheelsched.cli.exits import ExitCode
 from wheelsched.cli.output import Output, cell, show
 from wheelsched.client import ClientConfig, SyncClient
+from wheelsched.client.client import DEFAULT_URL
 from wheelsched.daemon.checkup import Finding, Verdict, check_database
 from wheelsched.errors import ApiError
 from wheelsched.wire.shard import ShardsAnswer
@@ -36,7 +31,7 @@ def doctor(
     data_dir: Annotated[
         Path | None, typer.Option(help="Whose disk to look at: the database's data directory.")
     ] = None,
-    url: UrlOption = "http://127.0.0.1:8420",
+    url: UrlOption = DEFAULT_URL,
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,7 +39,6 @@ def doctor(
 
     Without --database-url only the API and the disk are looked at.
     """
-    keep_logs_back()
     findings = [_check_api(url, token)]
     if database_url is not None:
         findings += asyncio.run(check_database(database_url))

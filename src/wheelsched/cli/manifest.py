@@ -64,9 +64,7 @@ def read_one(path: str) -> dict[str, Any]:
 
 def differences(before: JobAnswer, after: JobDocument) -> list[Difference]:
     """What of a job would be another thing."""
-    written = {name: getattr(before, name) for name in JobDocument.__struct_fields__}
-    old = flat(plain(JobDocument(**written)))
-    new = flat(plain(complete(after)))
+    old, new = flat(_written(before)), flat(plain(complete(after)))
     return [
         Difference(field=field, before=old.get(field), after=new.get(field))
         for field in sorted(old.keys() | new.keys())
@@ -76,10 +74,13 @@ def differences(before: JobAnswer, after: JobDocument) -> list[Difference]:
 
 def patch_of(before: JobAnswer, after: JobDocument) -> dict[str, Any]:
     """The merge patch that makes one of the other."""
-    written = {name: getattr(before, name) for name in JobDocument.__struct_fields__}
-    return cast(
-        "dict[str, Any]", merge_patch(plain(JobDocument(**written)), plain(complete(after)))
-    )
+    return cast("dict[str, Any]", merge_patch(_written(before), plain(complete(after))))
+
+
+def _written(job: JobAnswer) -> dict[str, Any]:
+    """What of a job somebody wrote, as a tree."""
+    fields = {name: getattr(job, name) for name in JobDocument.__struct_fields__}
+    return plain(JobDocument(**fields))
 
 
 def complete(document: JobDocument) -> JobDocument:

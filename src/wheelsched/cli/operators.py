@@ -15,11 +15,11 @@ from wheelsched.cli.commands import (
     JsonOption,
     TokenOption,
     UrlOption,
-    keep_logs_back,
     with_options,
 )
 from wheelsched.cli.output import show
 from wheelsched.client import SyncClient
+from wheelsched.client.client import DEFAULT_URL
 from wheelsched.daemon.database import Operator, open_operator
 from wheelsched.wire.tenant import (
     GrantAnswer,
@@ -95,13 +95,12 @@ def asks_operators(command: Command) -> Callable[..., None]:
 
     def run(
         database_url: DatabaseOption = None,
-        url: UrlOption = "http://127.0.0.1:8420",
+        url: UrlOption = DEFAULT_URL,
         token: TokenOption = None,
         as_json: JsonOption = False,
         **given: Any,
     ) -> None:
         if database_url is not None:
-            keep_logs_back()
             show(command(operators=DatabaseOperators(database_url), **given), as_json=as_json)
             return
         with SyncClient(url, token, config=PATIENCE) as client:

@@ -96,7 +96,7 @@ def record(data: object, fields: Mapping[str, object]) -> Output:
 
 def sentence(data: object, text: str) -> Output:
     """One line."""
-    return Output(data, Text(text))
+    return Output(data, printable(text))
 
 
 def cell(value: object) -> Text:

@@ -6,7 +6,7 @@ Invariant: nothing beyond the loopback is answered without a token, whatever the
 import asyncio
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import typer
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from wheelsched.config import (
     ProbeConfig,
     StoreConfig,
 )
+from wheelsched.core.egress import LOOPBACK
 from wheelsched.daemon.api import ApiDaemonConfig, run_api
 from wheelsched.daemon.line import Assignment
 from wheelsched.daemon.opening import run_role
@@ -29,8 +30,6 @@ from wheelsched.daemon.processes import Child, run_processes
 from wheelsched.daemon.shard import ShardDaemonConfig, run_shard
 from wheelsched.daemon.up import Stack, UpConfig, run_up
 from wheelsched.logs import LogLevel, write_logs
-
-LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
 
 Auth = Literal["loopback", "required"]
 

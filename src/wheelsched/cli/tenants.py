@@ -80,8 +80,7 @@ def grant(
     """Let a database role schedule jobs for a tenant, by wheelsched.schedule in SQL."""
     operators = DatabaseOperators(database_url)
     operators.grant(_find_named(operators, tenant), database_role)
-    answer = GrantAnswer(database_role=database_role, tenant=tenant)
-    return sentence(answer, f"{database_role} speaks for {tenant}")
+    return _shown_grant(tenant, database_role, "speaks for")
 
 
 @tenant_app.command("revoke")
@@ -92,8 +91,7 @@ def revoke(
     """Let a database role speak no more for a tenant. Its jobs stay."""
     operators = DatabaseOperators(database_url)
     operators.revoke(_find_named(operators, tenant), database_role)
-    answer = GrantAnswer(database_role=database_role, tenant=tenant)
-    return sentence(answer, f"{database_role} speaks no more for {tenant}")
+    return _shown_grant(tenant, database_role, "speaks no more for")
 
 
 @tenant_app.command("grants")
@@ -201,6 +199,11 @@ def revoke_token(
     """Revoke a token; within seconds nobody is answered for it any more."""
     token = operators.revoke_token(token_id)
     return sentence(token, f"revoked {token.name}")
+
+
+def _shown_grant(tenant: str, database_role: str, verb: str) -> Output:
+    answer = GrantAnswer(database_role=database_role, tenant=tenant)
+    return sentence(answer, f"{database_role} {verb} {tenant}")
 
 
 def _find(operators: Operators, written: str | None) -> UUID | None:

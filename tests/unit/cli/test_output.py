@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from wheelsched.cli.output import cell, record, rows, show, shown
+from wheelsched.cli.commands import tell
+from wheelsched.cli.output import cell, record, rows, sentence, show, shown
+from wheelsched.client.problems import read_problem
 
 
 def drawn(output: object, width: int) -> str:
@@ -46,6 +48,16 @@ def test_a_column_that_is_narrow_is_not_cut_for_one_that_is_wide() -> None:
 def test_control_characters_and_markup_are_only_shown() -> None:
     assert cell("\x1b[31mred\x07").plain == "·[31mred·"
     assert drawn(cell("[red]a[/red]"), 80).strip() == "[red]a[/red]"
+
+
+def test_neither_a_sentence_nor_an_error_harms_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show(sentence(None, "paused \x1b[2Jreport"), as_json=False)
+    tell(read_problem(502, b"a proxy\nsays \x1b]0;no\x07"))
+    said = capsys.readouterr()
+    assert said.out == "paused ·[2Jreport\n"
+    assert "a proxy\nsays ·]0;no·\n" in said.err
 
 
 def test_nothing_is_a_dash() -> None:

@@ -30,13 +30,13 @@ from wheelsched.client import Client, JobFields
 from wheelsched.clock import SystemClock
 from wheelsched.config import ApiConfig, DispatchConfig, EgressConfig, EmbeddedConfig
 from wheelsched.core.duration import MILLISECOND, SECOND
+from wheelsched.core.egress import LOOPBACK
 from wheelsched.core.spec import END_US
 from wheelsched.daemon.up import Stack, UpConfig, open_stack
 from wheelsched.errors import ProcessFailed, WheelschedError
 
 LOOK_NS: Final = 100_000_000
 PATIENCE_US: Final = 30 * SECOND  # for what is late, before it is lost
-LOOPBACK: Final = ("127.0.0.0/8",)
 
 
 class Audience(Protocol):
