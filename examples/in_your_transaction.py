@@ -82,10 +82,11 @@ async def shop(stack: Stack, connection: asyncpg.Connection) -> None:
 
     await connection.execute("SELECT wheelsched.schedule('audit', '61 * * * *', $1)", trader.url)
     async with Client(stack.url) as client:
-        jobs = [job async for job in client.list_jobs()]
-        while any(job.state == "unplanned" for job in jobs):
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(60):
             jobs = [job async for job in client.list_jobs()]
+            while any(job.state == "unplanned" for job in jobs):
+                await asyncio.sleep(0.05)
+                jobs = [job async for job in client.list_jobs()]
         for job in jobs:
             print(f"{job.name}: {job.state}{f', {job.error}' if job.error else ''}")
     print(f"other reminders: {trader.reminded.qsize()}")

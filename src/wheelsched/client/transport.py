@@ -22,12 +22,11 @@ from wheelsched.config import ClientConfig
 from wheelsched.core.outcome import parse_retry_after
 from wheelsched.core.policy import RetryPolicy
 from wheelsched.core.retry import wait_us
-from wheelsched.errors import ApiError, ApiUnavailable, InvalidAnswer, InvalidApiUrl
+from wheelsched.errors import ApiError, ApiUnavailable, InvalidAnswer, InvalidApiUrl, NotFound
 from wheelsched.ports import Clock
 
 Answer = TypeVar("Answer")
 
-GONE: Final = 404
 REFUSED: Final = 429  # and so certainly not done
 PASSING: Final = frozenset({408, 425, REFUSED, *range(500, 600)})
 _BLOCK: Final = 64 * 1024
@@ -92,7 +91,7 @@ class Transport:
             if isinstance(tried, Response):
                 return _read(call, tried)
             may_be_done = may_be_done or tried.was_sent_before
-            if call.is_removal and may_be_done and tried.error.status == GONE:
+            if call.is_removal and may_be_done and isinstance(tried.error, NotFound):
                 return _read(call, NO_ANSWER)  # an earlier sending removed it
             may_be_done = may_be_done or tried.may_be_done
             if not tried.is_passing or attempt == self._policy.max_attempts:
