@@ -39,7 +39,7 @@ def read_problem(status: int, body: bytes) -> ApiError:
     """The error that an answer is."""
     try:
         problem = msgspec.json.decode(body, type=Problem)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _foreign(status, body)
     kind = problem.type.removeprefix(_URN)
     fields = tuple(InvalidField(field.detail, pointer=field.pointer) for field in problem.errors)
