@@ -79,8 +79,9 @@ class Planner:
         judged = await self._judge_all(drafts)
         planned = await self._write(judged) if judged else Planned(frozenset(), frozenset())
         self._tell(page, planned)
-        self._is_done = len(planned.accepted) + len(planned.refused) == len(judged)
-        return self._is_done and len(page) == BATCH
+        seen_to = len(gone) + len(planned.accepted) + len(planned.refused)
+        self._is_done = seen_to == len(page)
+        return seen_to > 0 and len(page) == BATCH
 
     async def _judge_all(self, drafts: Sequence[tuple[int, Draft]]) -> list[Plan]:
         judged: list[Plan] = []
