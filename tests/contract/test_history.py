@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 from tests.contract.conftest import ALL, MINUTE_US, World
 
+from wheelsched.core.duration import DAY
 from wheelsched.core.model import Job, Lane, RunKey, RunState, Trigger, requested_due_us
 from wheelsched.errors import JobNotFound, RunNotFound, RunNotLive
 from wheelsched.ports import ClaimedRetry, DeadFilter, Lease, RequestedRun, Retry
@@ -125,6 +126,18 @@ async def test_two_triggers_of_one_microsecond_are_two_runs(world: World) -> Non
     made = [await world.history.request(world.caller, [each]) for each in keyed]
     assert [keys[0].due_us - key.due_us for keys in made] == [0, 1, 2]
     assert await world.history.request(world.caller, [keyed[1]]) == made[1]
+
+
+async def test_a_request_that_is_moved_past_midnight_makes_its_day(world: World) -> None:
+    """Far ahead, where nobody has made the tables of the days: not its own, nor the next."""
+    job = await world.register(world.now_us)
+    midnight_us = (world.now_us // DAY + 40) * DAY
+    key = RunKey(job.job_id, midnight_us - 1)
+    requested = RequestedRun(key=key, trigger=Trigger.MANUAL)
+    made = [await world.history.request(world.caller, [requested]) for _ in range(2)]
+    assert [keys[0].due_us - midnight_us for keys in made] == [-1, 1]
+    for keys in made:
+        assert (await world.history.get_run(world.caller, keys[0]))[0].state is RunState.RETRYING
 
 
 async def test_cancelling_says_whether_it_was_in_time(world: World) -> None:

@@ -16,7 +16,8 @@ from tests.waiting import until
 from wheelsched.store.connection import Connection
 from wheelsched.store.queries import load_queries
 
-QUERIES = load_queries("leases.sql") | load_queries("timers.sql") | load_queries("runs.sql")
+FILES = ("leases.sql", "timers.sql", "runs.sql", "days.sql")
+QUERIES = {name: sql for file_name in FILES for name, sql in load_queries(file_name).items()}
 TTL_US = 5_000_000
 DUE_US = 1_800_000_000_000_000
 NEXT_US = DUE_US + 60_000_000

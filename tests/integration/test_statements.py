@@ -7,6 +7,7 @@ from wheelsched.store.queries import load_queries, query_files
 
 ROLES = {
     "audit.sql": "wheelsched_api",
+    "days.sql": "wheelsched_api",
     "grants.sql": "wheelsched_owner",
     "history.sql": "wheelsched_api",
     "idempotency.sql": "wheelsched_api",

@@ -4,18 +4,19 @@ Invariant: nothing here arms a run. What a person asks for waits for the shard t
 """
 
 from collections.abc import Sequence
+from functools import partial
 from uuid import UUID
 
 import asyncpg
 
 from wheelsched.core.audit import asked
-from wheelsched.core.duration import MINUTE
 from wheelsched.core.model import Attempt, Run, RunKey
 from wheelsched.core.outcome import Failed
-from wheelsched.errors import DayMissing, RunNotFound, RunNotLive
+from wheelsched.errors import RunNotFound, RunNotLive
 from wheelsched.ports import Caller, DeadFilter, RequestedRun, Settled
 from wheelsched.store.audit import note
 from wheelsched.store.database import Database
+from wheelsched.store.days import with_days
 from wheelsched.store.definition import decode_run
 from wheelsched.store.hints import hint
 from wheelsched.store.outcomes import note_stale, settle
@@ -23,7 +24,6 @@ from wheelsched.store.queries import load_queries
 from wheelsched.store.requests import request_runs
 
 QUERIES = load_queries("history.sql")
-DAYS = load_queries("timers.sql")["make_days"]
 BEFORE_ALL = RunKey(UUID(int=0), 0)
 STATES_THAT_WAIT = ("retrying",)
 
@@ -75,12 +75,7 @@ class PostgresHistory:
     async def request(self, caller: Caller, runs: Sequence[RequestedRun]) -> list[RunKey]:
         if not runs:
             return []
-        try:
-            return await request_runs(self._database, caller, runs)
-        except DayMissing:
-            last_us = runs[-1].key.due_us + MINUTE  # others may move them past midnight
-            await self._database.fetchval(DAYS, [runs[0].key.due_us, last_us])
-            return await request_runs(self._database, caller, runs)
+        return await with_days(self._database, partial(request_runs, self._database, caller, runs))
 
     async def cancel(self, caller: Caller, key: RunKey) -> bool:
         async with self._database.tenant(caller) as connection:

@@ -18,6 +18,7 @@ from wheelsched.ports import Acknowledged, Caller, Deleted, JobFilter, Registrat
 from wheelsched.store.audit import note
 from wheelsched.store.connection import Connection
 from wheelsched.store.database import Database
+from wheelsched.store.days import Days, with_days
 from wheelsched.store.definition import (
     ENCODER,
     decode_either,
@@ -28,7 +29,7 @@ from wheelsched.store.definition import (
 from wheelsched.store.hints import hint
 from wheelsched.store.queries import load_queries
 from wheelsched.store.registration import register
-from wheelsched.store.skips import Days, stop_timer, with_days, write_skip
+from wheelsched.store.skips import stop_timer, write_skip
 
 QUERIES = load_queries("jobs.sql")
 

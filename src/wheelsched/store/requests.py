@@ -14,13 +14,14 @@ from wheelsched.ports import Caller, RequestedRun
 from wheelsched.store.audit import note
 from wheelsched.store.connection import Connection
 from wheelsched.store.database import Database
+from wheelsched.store.days import Days
 from wheelsched.store.queries import load_queries
 
 QUERIES = load_queries("history.sql")
 
 
 async def request_runs(
-    database: Database, caller: Caller, runs: Sequence[RequestedRun]
+    database: Database, caller: Caller, runs: Sequence[RequestedRun], days: Days
 ) -> list[RunKey]:
     """Puts the runs of one request in line, and gives their keys."""
     job_id, request_id = runs[0].key.job_id, runs[0].request_id
@@ -32,6 +33,7 @@ async def request_runs(
             if request_id is not None and any(row["request_id"] == request_id for row in taken):
                 return await _made_before(connection, runs)
             due_us = moved_past(due_us, taken[-1]["due_at"])
+        days += (due_us[0], due_us[-1])  # others may have moved them past midnight
         await connection.execute(
             QUERIES["request_runs"],
             job_id,

@@ -4,36 +4,18 @@ Invariant: whoever stops a timer writes what it leaves behind in the same transa
 the runs only when the timer is stopped: a claim in flight has ended by then.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
 from uuid import UUID
 
 from wheelsched.core.compile import compile_schedule
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Job, SkipReason
 from wheelsched.core.pause import left_behind
-from wheelsched.errors import DayMissing
 from wheelsched.store.connection import Connection
-from wheelsched.store.database import Database
+from wheelsched.store.days import Days
 from wheelsched.store.queries import load_queries
 
 QUERIES = load_queries("skips.sql")
-DAYS = load_queries("timers.sql")["make_days"]
 KNOWN = 1_000  # runs at which a timer may stand again: few were armed ahead when it was moved back
-
-Days = list[int]  # an instant in each day that a change has written to
-Answer = TypeVar("Answer")
-
-
-async def with_days(database: Database, change: Callable[[Days], Awaitable[Answer]]) -> Answer:
-    """Makes a change that may write skips, and the tables of days that nobody made ahead: long
-    past, or forgotten. The transaction that found one missing has written nothing."""
-    days: Days = []
-    try:
-        return await change(days)
-    except DayMissing:
-        await database.fetchval(DAYS, days)
-        return await change(days)
 
 
 async def stop_timer(

@@ -5,7 +5,7 @@ held under the statement's fence.
 """
 
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -15,14 +15,15 @@ import structlog
 
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import DRAFT_STATES, Job, Lane, Run, RunKey, SkipReason
-from wheelsched.errors import DayMissing, KeyTaken
+from wheelsched.errors import KeyTaken
 from wheelsched.ports import Claim, ClaimedRetry, Horizon, Lease, Mark, Retry
 from wheelsched.store.database import Database
+from wheelsched.store.days import Days, with_days
 from wheelsched.store.definition import decode_job, decode_run
 from wheelsched.store.horizon import HorizonDecoder
 from wheelsched.store.leases import refuse_old
 from wheelsched.store.queries import load_queries
-from wheelsched.store.skips import Days, leave_behind, with_days, write_skip
+from wheelsched.store.skips import leave_behind, write_skip
 
 log = structlog.get_logger("wheelsched.store")
 
@@ -182,13 +183,13 @@ class PostgresTimers:
         return lost | {RunKey(claim.job_id, run.due_us) for claim, run in runs} - won
 
     async def _write_runs(self, due_us: list[int], sql: str, *arguments: object) -> asyncpg.Record:
-        """Runs a statement that writes runs, and makes the tables of days that nobody made ahead:
-        long past, or forgotten. The statement that found one missing has written nothing."""
-        try:
-            row = await self._database.fetchrow(sql, *arguments)
-        except DayMissing:
-            await self._database.fetchval(QUERIES["make_days"], due_us)
-            row = await self._database.fetchrow(sql, *arguments)
+        """Runs a statement that writes runs at these due times."""
+
+        def write(days: Days) -> Awaitable[asyncpg.Record | None]:
+            days += due_us
+            return self._database.fetchrow(sql, *arguments)
+
+        row = await with_days(self._database, write)
         assert row
         return row
 

@@ -227,8 +227,3 @@ SELECT paused.*, stopped.due_at
 FROM stopped JOIN paused ON paused.job_id = stopped.job_id
 WHERE stopped.due_at <= paused.paused_at
 ORDER BY paused.job_id;
-
--- name: make_days
-SELECT make_days(ARRAY(
-    SELECT DISTINCT (instant AT TIME ZONE 'UTC')::date FROM unnest($1::timestamptz[]) AS instant
-));
