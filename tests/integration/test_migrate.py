@@ -1,6 +1,7 @@
 """Migrations on a real Postgres."""
 
 import asyncio
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -19,6 +20,8 @@ from wheelsched.errors import (
 from wheelsched.store.connection import Connection
 from wheelsched.store.database import Database
 from wheelsched.store.migrate import check_schema, known_migrations, migrate, pending
+
+NOW_US = 1_900_000_000_000_000
 
 
 @pytest.fixture
@@ -147,3 +150,28 @@ async def test_a_migration_that_may_not_be_made_says_so(
     connection = await connect(empty_database, role="reader")
     with pytest.raises(RightMissing):
         await migrate(connection)
+
+
+async def test_a_database_with_jobs_is_migrated(
+    empty_database: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From before there were drafts."""
+    connection = await connect(empty_database)
+    known = known_migrations()
+    monkeypatch.setattr("wheelsched.store.migrate.known_migrations", lambda: known[:5])
+    assert [migration.number for migration in await migrate(connection)] == [1, 2, 3, 4, 5]
+    tenant_id, job_id = uuid4(), uuid4()
+    await connection.execute("INSERT INTO tenants (tenant_id, name) VALUES ($1, 'a')", tenant_id)
+    await connection.execute(
+        "INSERT INTO jobs VALUES ($1, $2, 0, 'job', 'paused', 1, '{}', '{}', $3, $3)",
+        job_id,
+        tenant_id,
+        NOW_US,
+    )
+    monkeypatch.undo()
+    assert 6 in [migration.number for migration in await migrate(connection)]
+    row = await connection.fetchrow("SELECT state, error FROM jobs WHERE job_id = $1", job_id)
+    assert row is not None
+    assert tuple(row) == ("paused", None)
+    with pytest.raises(asyncpg.CheckViolationError):
+        await connection.execute("UPDATE jobs SET state = 'nonsense'")

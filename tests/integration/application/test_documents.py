@@ -1,0 +1,142 @@
+"""What an application writes is what its job is, or it is told at once what is wrong."""
+
+import json
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.integration.application.conftest import NOW_US, URL, Place, schedule
+
+from wheelsched.api.answers import job_answer
+from wheelsched.core.model import Job, JobState
+from wheelsched.ports import JobFilter
+from wheelsched.wire.job import JobDocument
+
+
+async def test_everything_that_was_written_is_in_the_job(place: Place) -> None:
+    application = await place.application()
+    options = {
+        "target": {"method": "PUT", "headers": {"x-team": "a"}},
+        "retry": {"max_attempts": 7},
+        "overlap": {"policy": "queue"},
+        "misfire": {"grace": "90s"},
+        "timeout": "5s",
+        "jitter": "1s",
+        "priority": 3,
+        "dst": {"gap": "skip"},
+        "idempotency_key": "{{job_id}}-{{scheduled_at_unix}}",
+        "tags": {"team": "a"},
+    }
+    arguments: dict[str, Any] = {
+        "payload": {"order": 7},
+        "timezone": "America/New_York",
+        "options": options,
+    }
+    job_id = await schedule(application, **arguments)
+    await place.plan_all()
+    job = await place.read(job_id)
+    assert isinstance(job, Job)
+    assert (job.target.url, job.target.method) == (URL, "PUT")
+    assert job.target.headers == {"x-team": "a"}
+    assert json.loads(bytes(job.payload)) == {"order": 7}
+    assert (job.spec.timezone, job.spec.dst_gap) == ("America/New_York", "skip")
+    assert (job.retry.max_attempts, job.timeout_us, job.priority) == (7, 5_000_000, 3)
+    assert job.tags == {"team": "a"}
+
+
+async def test_what_the_database_reads_and_nobody_else_hides_no_job(place: Place) -> None:
+    """JSON that is nested deeper than ours goes is fine for Postgres."""
+    application = await place.application()
+    deep = "[" * 3_000 + "]" * 3_000
+    await application.execute("SELECT wheelsched.schedule('deep', '@daily', $1, $2)", URL, deep)
+    await schedule(application)
+    found = await place.store.jobs.list_jobs(place.callers["acme"], JobFilter(), 9)
+    assert [job_answer(job, NOW_US).name for job in found] == ["deep", "remind"]
+
+
+async def test_every_field_of_a_document_is_an_argument_or_an_option(place: Place) -> None:
+    application = await place.application()
+    for field in JobDocument.__struct_fields__:
+        if field not in ("name", "schedule", "timezone", "payload"):
+            await schedule(application, field, options={field: {} if field == "target" else None})
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"cron": "0 9 * * 1", "end": "2100-01-01", "exclude": ["2030-12-25"]}',
+        "every 5m",
+        "RRULE:FREQ=DAILY;BYHOUR=9",
+        "@daily",
+        "2100-01-01T09:00:00+02:00",
+        "2100-01-01T09:00",
+    ],
+)
+async def test_every_kind_of_schedule_can_be_written(place: Place, written: str) -> None:
+    job_id = await schedule(await place.application(), schedule=written, timezone="Asia/Tokyo")
+    await place.plan_all()
+    assert (await place.read(job_id)).state is JobState.ACTIVE
+
+
+async def test_a_moment_is_kept_to_the_millisecond(place: Place) -> None:
+    application = await place.application()
+    at_us = NOW_US + 123_999
+    job_id = await application.fetchval(
+        "SELECT wheelsched.schedule_at('once', $1, $2, payload => '[1]')", at_us, URL
+    )
+    carried = await place.owner.fetchval("SELECT due_at FROM unplanned")
+    assert carried == NOW_US + 123_000
+    await place.plan_all()
+    assert await place.owner.fetchval("SELECT due_at FROM timers") == NOW_US + 123_000
+    assert (await place.read(job_id)).state is JobState.ACTIVE
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": ""}, "name: "),
+        ({"name": None}, "name: "),
+        ({"name": " a"}, "name: "),
+        ({"name": "a" * 256}, "name: "),
+        ({"name": "a\nb"}, "name: "),
+        ({"name": "a\u202eb"}, "name: "),
+        ({"schedule": "  "}, "schedule: "),
+        ({"schedule": None}, "schedule: "),
+        ({"schedule": "*" * 256}, "schedule: "),
+        ({"schedule": '{"cron": '}, "schedule: "),
+        ({"schedule": "2020-01-01T00:00:00Z"}, "schedule: "),
+        ({"url": None}, "url: "),
+        ({"url": "file:///etc/passwd"}, "url: "),
+        ({"url": "http://a b/"}, "url: "),
+        ({"url": "http://a/\r\nx: y"}, "url: "),
+        ({"url": "https://example.org/" + "a" * 2048}, "url: "),
+        ({"payload": "a" * 262_144}, "payload: "),
+        ({"timezone": None}, "timezone: "),
+        ({"options": []}, "options: "),
+        ({"options": {"target": {"url": URL}}}, "options: "),
+        ({"options": {"target": 1}}, "options: "),
+        ({"options": {"retries": {}, "name": "b"}}, "options: name, retries is unknown"),
+    ],
+)
+async def test_what_can_be_told_at_once_is(
+    place: Place, changes: dict[str, object], message: str
+) -> None:
+    application = await place.application()
+    with pytest.raises(asyncpg.InvalidParameterValueError) as caught:
+        await schedule(application, **changes)  # type: ignore[arg-type]
+    assert str(caught.value).startswith(message)
+    assert await place.owner.fetchval("SELECT count(*) FROM jobs") == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["'); DROP TABLE jobs; --", "$$; SELECT 1", "%L %s %I", '"; {"', "<script>", "名前 \\u0041"],
+)
+async def test_names_are_text_and_nothing_else(place: Place, name: str) -> None:
+    application = await place.application()
+    job_id = await schedule(application, name, payload={name: name})
+    await place.plan_all()
+    job = await place.read(job_id)
+    assert isinstance(job, Job)
+    assert (job.name, json.loads(bytes(job.payload))) == (name, {name: name})
+    assert await application.fetchval("SELECT wheelsched.cancel($1)", name) is True
