@@ -18,7 +18,7 @@ from wheelsched.store.connection import Connection, use_plain_values
 from wheelsched.store.database import PLANNING
 from wheelsched.store.queries import load_queries
 
-FILES = ("timers.sql", "runs.sql", "outcomes.sql", "jobs.sql", "retention.sql")
+FILES = ("timers.sql", "runs.sql", "outcomes.sql", "jobs.sql", "plans.sql", "retention.sql")
 QUERIES = {name: sql for file_name in FILES for name, sql in load_queries(file_name).items()}
 MILLION = 1_000_000
 BATCH = 1_000
@@ -45,6 +45,20 @@ FILL = """
     SELECT job_id, due_at - interval '10 minutes', job_id, partition, due_at
     FROM timers LIMIT 10000;
     ANALYZE timers;
+"""
+
+# Ten times a page, of one tenant.
+DRAFTS = """
+    INSERT INTO tenants (tenant_id, name) VALUES (lpad('1', 32, '0')::uuid, 'application');
+    INSERT INTO jobs (
+        job_id, tenant_id, partition, name, state, definition, created_at, updated_at
+    )
+    SELECT lpad(to_hex(n), 32, '0')::uuid, lpad('1', 32, '0')::uuid, n % 256, n::text, 'unplanned',
+        '{}', now(), now()
+    FROM generate_series(1, 500) AS n;
+    INSERT INTO unplanned (job_id, tenant_id, partition)
+    SELECT job_id, tenant_id, partition FROM jobs;
+    ANALYZE jobs, unplanned;
 """
 
 
@@ -221,6 +235,16 @@ LONG_HISTORY = """
 """
 
 
+async def test_a_page_of_drafts_does_not_read_those_behind_it(shard: Connection) -> None:
+    await shard.execute("SET LOCAL ROLE wheelsched_owner")
+    await shard.execute(DRAFTS)
+    await shard.execute("SET LOCAL ROLE wheelsched_shard")
+    plan = await explain(shard, "list_unplanned", list(range(256)), 50)
+    assert plan["Actual Rows"] == 50
+    (read,) = [node for node in nodes(plan) if node.get("Relation Name") == "jobs"]
+    assert read["Actual Rows"] * read["Actual Loops"] == 50
+
+
 async def test_a_change_of_a_job_does_not_read_its_history(api: Connection) -> None:
     job_id = uuid4()
     await api.execute(
@@ -236,6 +260,7 @@ async def test_a_change_of_a_job_does_not_read_its_history(api: Connection) -> N
     ("name", "arguments", "index"),
     [
         ("forget_answers", (90,), "idempotency_by_age"),
+        ("forget_refused", (90, BATCH), "refused_by_end"),
         ("lock_one_offs", (7, 0, UUID(int=0), BATCH), "one_offs_by_end"),
     ],
 )

@@ -51,12 +51,11 @@ class PostgresPlans:
     async def clear(self, lease: Lease, numbers: Collection[int]) -> None:
         arguments = (lease.shard_id, lease.fence, list(numbers))
         try:
-            row = await self._database.fetchrow(QUERIES["clear"], *arguments)
+            is_held = await self._database.fetchval(QUERIES["clear"], *arguments)
         except DayMissing:
             await self._database.fetchval(QUERIES["make_days_of_cancelled"], list(numbers))
-            row = await self._database.fetchrow(QUERIES["clear"], *arguments)
-        assert row
-        if not row["is_held"]:
+            is_held = await self._database.fetchval(QUERIES["clear"], *arguments)
+        if not is_held:
             await refuse_old(self._database, lease)
 
 

@@ -19,13 +19,13 @@ FORGET = (
     QUERIES["forget_days"],
     QUERIES["forget_dead"],
     QUERIES["forget_retries"],
-    QUERIES["forget_refused"],
     QUERIES["forget_answers"],
 )
 DAYS_AHEAD = 3
 RETENTION_DAYS = 90
 ONE_OFF_DAYS = 7  # they count against the quota of their tenant for so long
 ONE_OFF_BATCH = 1_000
+REFUSED_BATCH = 1_000
 BEFORE_ALL = (0, UUID(int=0))
 
 
@@ -70,6 +70,8 @@ class Retention:
             dropped = await _run_each(connection, QUERIES["write_drops"], days)
             for forget in FORGET:
                 await connection.execute(forget, days)
+            while await connection.fetchval(QUERIES["forget_refused"], days, REFUSED_BATCH):
+                pass
         return dropped
 
     @asynccontextmanager

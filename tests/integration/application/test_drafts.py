@@ -58,3 +58,19 @@ async def test_what_was_refused_is_forgotten_after_a_week(place: Place) -> None:
     await place.owner.execute("UPDATE jobs SET updated_at = now() - interval '8 days'")
     await retention.Retention(place.database).drop_old_days()
     assert await place.owner.fetchval("SELECT count(*) FROM jobs") == 0
+
+
+async def test_no_statement_forgets_more_of_them_than_a_batch(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing bounds how many there are, and every statement has its timeout."""
+    application = await place.application()
+    for number in range(5):
+        await schedule(application, f"job {number}")
+    await place.owner.execute(
+        "UPDATE jobs SET state = 'refused', updated_at = now() - interval '8 days'"
+    )
+    assert await place.database.fetchval(retention.QUERIES["forget_refused"], 90, 2) == 2
+    monkeypatch.setattr(retention, "REFUSED_BATCH", 2)
+    await retention.Retention(place.database).drop_old_days()
+    assert await place.owner.fetchval("SELECT count(*) FROM jobs") == 0

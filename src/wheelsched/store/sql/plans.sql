@@ -1,11 +1,16 @@
 -- name: list_unplanned
--- What is due first comes first: a crowd of others does not make it late.
-SELECT unplanned_id, unplanned.job_id, jobs.job_id IS NULL AS is_gone, jobs.tenant_id, jobs.name,
+-- What is due first comes first: a crowd of others does not make it late. Documents are read for
+-- the page alone, and not for the crowd behind it.
+SELECT unplanned_id, page.job_id, jobs.job_id IS NULL AS is_gone, jobs.tenant_id, jobs.name,
     jobs.state, jobs.version, jobs.definition, jobs.created_at, jobs.updated_at, jobs.error
-FROM unplanned LEFT JOIN jobs ON jobs.job_id = unplanned.job_id
-WHERE unplanned.partition = ANY ($1::smallint[])
-ORDER BY unplanned.due_at, unplanned_id
-LIMIT $2;
+FROM (
+    SELECT unplanned_id, job_id, due_at FROM unplanned
+    WHERE partition = ANY ($1::smallint[])
+    ORDER BY due_at, unplanned_id
+    LIMIT $2
+) AS page
+LEFT JOIN jobs ON jobs.job_id = page.job_id
+ORDER BY page.due_at, unplanned_id;
 
 -- name: plan
 -- Jobs get what was made of their documents, and their timers; or the reason why not. One that is
@@ -130,7 +135,7 @@ WITH fence AS MATERIALIZED (
     FROM held
     WHERE job_counts.tenant_id = held.tenant_id
 )
-SELECT EXISTS (SELECT FROM fence) AS is_held, count(*) AS cleared FROM gone;
+SELECT EXISTS (SELECT FROM fence) AS is_held;
 
 -- name: make_days_of_cancelled
 SELECT make_days(ARRAY(

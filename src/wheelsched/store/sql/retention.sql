@@ -92,14 +92,21 @@ WITH removed AS (
 SELECT count(*) FROM removed;
 
 -- name: forget_refused
--- As long as one-offs are kept. They are not counted, and nothing else is known of them.
-DELETE FROM jobs
-WHERE job_id IN (
-    SELECT job_id FROM jobs
-    WHERE state = 'refused'
-      AND updated_at < statement_timestamp() - make_interval(days => least($1::integer, 7))
-    FOR UPDATE SKIP LOCKED
-);
+-- As long as one-offs are kept. They are not counted, and nothing else is known of them. No quota
+-- bounds how many there are: those that have gone are told, and the next come with the next call.
+WITH removed AS (
+    DELETE FROM jobs
+    WHERE job_id = ANY (ARRAY(
+        SELECT job_id FROM jobs
+        WHERE state = 'refused'
+          AND updated_at < statement_timestamp() - make_interval(days => least($1::integer, 7))
+        ORDER BY updated_at, job_id
+        LIMIT $2
+        FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING job_id
+)
+SELECT count(*) FROM removed;
 
 -- name: forget_answers
 -- Whoever sends a request again does so within the day.
