@@ -168,7 +168,7 @@ class PostgresJobs:
             await connection.execute(QUERIES["delete_job"], job_id)
             await note(connection, caller.tenant_id, caller.actor, changed("delete", job))
             if isinstance(job, Job):  # drafts are not counted: see `plan`
-                await connection.execute(QUERIES["count_jobs"], -1)
+                await connection.execute(QUERIES["uncount_job"])
             too_late = {*soon, *(RunKey(job_id, row["due_at"]) for row in late)}
             return Deleted(job=job, too_late=tuple(sorted(too_late)))
 

@@ -22,7 +22,6 @@ import msgspec
 from wheelsched.core.audit import registered
 from wheelsched.errors import JobNameTaken, QuotaExceeded, StoreContention, TenantNotFound
 from wheelsched.ports import Caller, Registration
-from wheelsched.store.audit import note
 from wheelsched.store.connection import Connection
 from wheelsched.store.database import Database
 from wheelsched.store.definition import encode_definition, encode_tags
@@ -72,7 +71,7 @@ async def _register(database: Database, caller: Caller, jobs: Sequence[Registrat
         async with database.tenant(caller) as connection:
             added = await _add_missing(connection, jobs)
             if added:
-                await _finish(connection, caller, added)
+                await _add(connection, caller, (), added)  # they are there: the audit and the count
             return await _refused(connection, jobs)
     return set()
 
@@ -97,7 +96,10 @@ async def _add(
     part: Sequence[Registration],
     new: Sequence[Registration] = (),
 ) -> None:
-    """Adds jobs that are all new, or raises `JobNameTaken`; with the last part comes all of it."""
+    """Adds jobs that are all new, or raises `JobNameTaken`.
+
+    With the last part comes all that is `new`, for the audit and against the quota of the tenant.
+    """
     finish = _finish_of(caller, new) if new else _MORE_COME
     try:
         await connection.execute(
@@ -125,19 +127,6 @@ async def _add_missing(connection: Connection, jobs: Sequence[Registration]) -> 
         await connection.execute(QUERIES["start_timers"], [each.job.job_id for each in new], due_us)
         added += new
     return added
-
-
-async def _finish(connection: Connection, caller: Caller, new: Sequence[Registration]) -> None:
-    """Writes the audit, and holds the count of the tenant's jobs against its quota."""
-    entry = registered([registration.job for registration in new])
-    await note(connection, caller.tenant_id, caller.actor, entry)
-    try:
-        count = await connection.fetchrow(QUERIES["count_jobs"], len(new))
-    except asyncpg.ForeignKeyViolationError as error:
-        raise TenantNotFound from error
-    assert count
-    if count["jobs"] > count["job_quota"]:
-        raise _too_many(count["jobs"] - len(new), count["job_quota"], new)
 
 
 def _too_many(before: int, quota: int, new: Sequence[Registration]) -> QuotaExceeded:

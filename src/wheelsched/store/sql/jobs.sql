@@ -69,16 +69,9 @@ RETURNING paused_at;
 -- name: delete_job
 DELETE FROM jobs WHERE job_id = $1;
 
--- name: count_jobs
--- Last in its transaction: whoever else adds jobs of the tenant waits for its end.
-WITH counted AS (
-    INSERT INTO job_counts (tenant_id, jobs) VALUES (current_tenant(), $1)
-    ON CONFLICT (tenant_id) DO UPDATE SET jobs = job_counts.jobs + excluded.jobs
-    RETURNING jobs
-)
-SELECT counted.jobs, tenants.job_quota
-FROM counted, tenants
-WHERE tenants.tenant_id = current_tenant();
+-- name: uncount_job
+-- Last in its transaction: whoever else adds or removes jobs of the tenant waits for its end.
+UPDATE job_counts SET jobs = jobs - 1 WHERE tenant_id = current_tenant();
 
 -- name: bump_timer
 -- As the other two that write the timer, it waits for the claim in flight. What follows in the
