@@ -6,12 +6,13 @@ from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
+from tests.unit.shard.workers import accepting
 from tests.unit.shard.world import START_US, World
 
 from wheelsched.config import ShardConfig
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import RunKey, RunState
-from wheelsched.core.outcome import Accepted, Failed, Outcome, Succeeded
+from wheelsched.core.outcome import Failed, Outcome, Succeeded
 from wheelsched.core.policy import (
     MisfirePolicy,
     OnMisfire,
@@ -172,10 +173,6 @@ async def test_a_clock_that_is_set_back_stops_no_takeover(world: Stepping) -> No
     world.arrived.clear()
     await world.advance(30)
     assert len({callback.key.job_id for _, callback in world.arrived}) == 20
-
-
-async def accepting(_: Route, callbacks: Sequence[Callback]) -> Sequence[Outcome]:
-    return [Accepted()] * len(callbacks)
 
 
 @pytest.mark.parametrize("shift_us", [3_600 * SECOND, -3_600 * SECOND])

@@ -1,7 +1,6 @@
 """Stage *plan*: what applications write in transactions of their own, in virtual time."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from uuid import UUID, uuid4
 
 import msgspec
@@ -14,12 +13,6 @@ from wheelsched.core.outcome import Failed
 from wheelsched.errors import JobNotFound, StoreFault
 from wheelsched.ports import JobFilter, Plan
 from wheelsched.shard import plan
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
 
 
 def schedule(world: World, schedule: str, name: str = "job", **fields: object) -> UUID:

@@ -1,7 +1,7 @@
 """Whatever goes through everything that a shard knows lets the loop turn in between."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -41,12 +41,6 @@ class Turns:
 @pytest.fixture
 def turns() -> Turns:
     return Turns()
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
 
 
 async def test_what_is_there_at_the_beginning_comes_in_portions(turns: Turns) -> None:

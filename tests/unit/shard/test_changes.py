@@ -1,0 +1,88 @@
+"""The whole pipeline in virtual time: what a client changes in time holds, armed or not."""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.shard.world import World
+
+from wheelsched.config import LeadConfig, ShardConfig
+from wheelsched.core.duration import SECOND
+from wheelsched.core.model import RunKey, RunState, SkipReason, Target
+from wheelsched.core.policy import MisfirePolicy
+from wheelsched.ports import Claim, Lease
+
+
+async def test_a_pause_reaches_a_run_that_is_armed(world: World) -> None:
+    job = await world.register("+5")
+    world.start(config=ShardConfig(lead=LeadConfig(least_us=3 * SECOND)))
+    await world.advance(3.9)
+    assert await world.states(job) == [RunState.ARMED]
+    acknowledged = await world.store.jobs.pause(world.caller, job.job_id)
+    assert acknowledged.too_late == ()
+    await world.advance(10)
+    assert world.times == []
+    assert [run.skip_reason for run in await world.runs(job)] == [SkipReason.PAUSED]
+
+
+async def test_a_change_is_heeded_while_the_claim_is_not_answered(world: World) -> None:
+    job = await world.register("+5")
+    arm = world.store.timers.arm
+
+    async def arm_slowly(lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
+        lost = await arm(lease, claims)
+        await world.clock.sleep(200_000_000)
+        return lost
+
+    world.store.timers.arm = arm_slowly  # type: ignore[method-assign] # this once
+    world.start(config=ShardConfig(lead=LeadConfig(least_us=3 * SECOND)))
+    while not await world.states(job):
+        await world.advance(0.01)
+    acknowledged = await world.store.jobs.pause(world.caller, job.job_id)
+    assert acknowledged.too_late == ()
+    await world.advance(5)
+    assert world.times == []
+
+
+async def test_a_pause_holds_without_hints_too(world: World) -> None:
+    job = await world.register("+5", misfire=MisfirePolicy())
+    world.start()
+    await world.advance(3.5)
+    world.line.is_deaf = True
+    await world.store.jobs.pause(world.caller, job.job_id)
+    await world.advance(10)
+    assert world.times == []
+
+
+async def test_an_edit_reaches_a_run_that_is_armed(world: World) -> None:
+    job = await world.register("+5")
+    world.start()
+    await world.advance(4.2)
+    edited = replace(
+        job, version=job.version + 1, target=Target(url="http://elsewhere.example/hook")
+    )
+    await world.store.jobs.edit(world.caller, edited, None, is_rescheduled=False)
+    await world.advance(2)
+    (sent,) = world.dispatcher.sent
+    assert sent.route.target.url == "http://elsewhere.example/hook"
+    assert world.times == [pytest.approx(5, abs=0.001)]
+
+
+async def test_a_deleted_job_does_not_fire(world: World) -> None:
+    job = await world.register("+5")
+    world.start()
+    await world.advance(3.9)
+    await world.store.jobs.delete(world.caller, job.job_id)
+    await world.advance(10)
+    assert world.times == []
+
+
+async def test_a_cancelled_run_does_not_fire(world: World) -> None:
+    job = await world.register("+5")
+    world.start()
+    await world.advance(4.5)
+    (run,) = await world.runs(job)
+    await world.store.history.cancel(world.caller, run.key)
+    await world.advance(10)
+    assert world.times == []
+    assert await world.states(job) == [RunState.CANCELLED]

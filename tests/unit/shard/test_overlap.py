@@ -1,0 +1,73 @@
+"""The whole pipeline in virtual time: runs that are due while an earlier one is unfinished."""
+
+import pytest
+from tests.unit.shard.workers import Slow
+from tests.unit.shard.world import World
+
+from wheelsched.core import overlap
+from wheelsched.core.model import RunKey, RunState, SkipReason, Trigger
+from wheelsched.core.policy import OnOverlap, OverlapPolicy
+from wheelsched.ports import RequestedRun
+
+
+async def test_overlap_skip_never_has_two(world: World) -> None:
+    world.handler = Slow(world, 12)
+    job = await world.register("*/5 * * * * *")
+    world.start()
+    await world.advance(41)
+    assert world.times == [pytest.approx(at, abs=0.1) for at in (5, 20, 35)]
+    skipped = [run.skip_reason for run in await world.runs(job) if run.skip_reason]
+    assert skipped == [SkipReason.OVERLAP] * 5
+
+
+async def test_overlap_queue_runs_them_one_after_the_other(world: World) -> None:
+    world.handler = Slow(world, 7)
+    await world.register("*/5 * * * * *", overlap=OverlapPolicy(policy=OnOverlap.QUEUE))
+    world.start()
+    await world.advance(27)
+    assert world.times == [pytest.approx(at, abs=0.1) for at in (5, 12, 19, 26)]
+    assert [callback.key.due_us for _, callback in world.arrived] == sorted(
+        callback.key.due_us for _, callback in world.arrived
+    )
+
+
+async def test_overlap_cancel_ends_the_older_run(world: World) -> None:
+    world.handler = Slow(world, 7)
+    job = await world.register("*/5 * * * * *", overlap=OverlapPolicy(policy=OnOverlap.CANCEL))
+    world.start()
+    await world.advance(13)
+    assert world.times == [pytest.approx(at, abs=0.1) for at in (5, 10)]
+    assert (await world.states(job))[0] is RunState.CANCELLED
+
+
+async def test_overlap_allow_runs_them_beside_each_other(world: World) -> None:
+    world.handler = Slow(world, 7)
+    await world.register("*/5 * * * * *", overlap=OverlapPolicy(policy=OnOverlap.ALLOW))
+    world.start()
+    await world.advance(16)
+    assert world.times == [pytest.approx(at, abs=0.1) for at in (5, 10, 15)]
+
+
+async def test_a_long_line_of_one_job_is_decided_about_one_by_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not all of it again whenever one of it ends."""
+    count, decisions, decide = 500, 0, overlap.decide
+
+    def counted(*args: object, **kwargs: object) -> overlap.Decision:
+        nonlocal decisions
+        decisions += 1
+        return decide(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(overlap, "decide", counted)
+    job = await world.register("0 0 1 1 *")
+    world.start()
+    await world.advance(3)
+    keys = [RunKey(job.job_id, world.now_us() + number) for number in range(count)]
+    await world.store.history.request(
+        world.caller, [RequestedRun(key=key, trigger=Trigger.BACKFILL) for key in keys]
+    )
+    await world.advance(60)
+    assert len(world.keys) == count
+    assert set(world.keys.values()) == {1}
+    assert decisions < 3 * count
