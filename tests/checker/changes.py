@@ -13,11 +13,8 @@ LOSING = ("crash", "freeze", "store")  # what may keep it from there
 
 
 def check(evidence: Evidence) -> Iterator[Finding]:
-    arrivals: dict[str, list[Arrival]] = {}
-    for arrival in evidence.history.arrivals:
-        arrivals.setdefault(arrival.job, []).append(arrival)
     for story in evidence.stories.values():
-        received = arrivals.get(story.job, [])
+        received = evidence.arrivals_of.get(story.job, [])
         yield from _unwanted(evidence, story, received)
         yield from _old_self(evidence, story, received)
         yield from _cancelled(evidence, story)
@@ -84,10 +81,11 @@ def _is_forgotten(evidence: Evidence, run: RunRow, at_us: int) -> bool:
     It goes out again, and is live from then on.
     """
     sent = [one for one in evidence.arrivals[run.job, run.due_us] if one.at_us < at_us][-1]
-    for tenure in evidence.history.tenures:
-        if (tenure.partition, tenure.epoch) == (run.partition, sent.token >> 32):
-            if tenure.ended != "taken_over" or (until_us := tenure.until_us or at_us) > at_us:
-                return False
-            written_us = min((sent.answered_us or until_us) + WRITTEN_US, until_us)
-            return bool(evidence.times.faults(sent.at_us, written_us, LOSING))
-    return False
+    tenure = evidence.tenure_of(sent)
+    if tenure is None or tenure.ended != "taken_over":
+        return False
+    if (until_us := tenure.until_us or at_us) > at_us:
+        return False
+    written_us = min((sent.answered_us or until_us) + WRITTEN_US, until_us)
+    faults = evidence.times.faults(sent.at_us, written_us, LOSING)
+    return any(evidence.concerns(fault, tenure.shard) for fault in faults)

@@ -10,6 +10,7 @@ Independent of the product: it imports nothing of it. `records` says what it rea
 | `requested_twice`     | more runs by hand, or of a backfill, than were asked for |
 | `misfilled`           | a backfill of other due times than there were |
 | `miscounted`          | a skip that stands for more or fewer due times than there were |
+| `contradicted`        | a worker was told another time, or trigger, than the tables say |
 | `unrecorded`          | a worker received a run that is not in the tables |
 | `phantom`             | a run that succeeded without a worker |
 | `early`               | dispatched before its due time |

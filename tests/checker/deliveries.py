@@ -70,8 +70,11 @@ def _twice(evidence: Evidence, report: Report, arrivals: list[Arrival]) -> Itera
 
 
 def _explained(evidence: Evidence, earlier: Arrival, until_us: int) -> str | None:
-    """The fault that may have made a run arrive twice."""
+    """The fault that may have made a run arrive twice: of everybody, or of who had sent it."""
+    tenure = evidence.tenure_of(earlier)
     for fault in evidence.times.faults(earlier.at_us - EXPLAINS_US, until_us):
+        if tenure is not None and not evidence.concerns(fault, tenure.shard):
+            continue
         if fault.kind in ("crash", "freeze", "store"):
             return fault.kind
         if fault.kind == "leave" and fault.until_us - fault.from_us >= DRAIN_US:

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from msgspec import Struct, field
-from tests.checker.records import Arrival, History, RunRow, Tenure
+from tests.checker.records import Arrival, Fault, History, RunRow, Tenure
 from tests.checker.story import Story, read_stories
 from tests.checker.times import Times
 
@@ -59,3 +59,21 @@ class Evidence:
         self.partitions = {run.job: run.partition for run in history.runs} | {
             job.job: job.partition for job in history.jobs
         }
+
+    def tenure_of(self, arrival: Arrival) -> Tenure | None:
+        """The one under which a run was sent, if it is known."""
+        partition = self.partitions.get(arrival.job, -1)
+        of_epoch = (
+            tenure
+            for tenure in self.tenures_of.get(partition, ())
+            if tenure.epoch == arrival.token >> 32
+        )
+        return next(of_epoch, None)
+
+    def concerns(self, fault: Fault, shard: str) -> bool:
+        """Whether a fault was everybody's, or of the process that had a lease under that name."""
+        if fault.shard is None or fault.shard == shard:
+            return True
+        return any(
+            fault.shard in life.shards and shard in life.shards for life in self.history.lives
+        )

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from tests.checker.deliveries import TOLERANCE_US
+from tests.checker.deliveries import tolerance_us
 from tests.checker.findings import Evidence, Finding, Report
 from tests.checker.records import Arrival
 from tests.checker.story import Story, Window
@@ -18,11 +18,13 @@ HARMFUL = ("crash", "freeze", "store", "clock", "deaf", "down")
 
 def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
     for story in evidence.stories.values():
+        if is_hindered(evidence, story):
+            continue
         expected = story.expected()
         due = sorted(expected)
         for due_us, window in expected.items():
             arrivals = evidence.arrivals.get((story.job, due_us))
-            if arrivals and not is_hindered(evidence, story):
+            if arrivals:
                 yield from _late(evidence, report, arrivals[0], window)
                 yield from _mislabelled(evidence, arrivals[0], window, due)
 
@@ -66,7 +68,7 @@ def _mislabelled(
         return
     if times.instant_us(arrival.due_us, arrival.at_us) < window.from_us + SECOND_US:
         return  # it may have been armed as its job was before
-    tolerance_us = TOLERANCE_US + times.error_us(arrival.at_us)
-    place = bisect_right(due, times.database_us(arrival.at_us) + tolerance_us)
+    latest_us = times.database_us(arrival.at_us) + tolerance_us(evidence, arrival.at_us)
+    place = bisect_right(due, latest_us)
     if place and due[place - 1] != arrival.due_us:
         yield Finding("mislabelled", arrival.job, arrival.due_us, f"{due[place - 1]}")

@@ -74,7 +74,6 @@ def quiet() -> History:
             ),
         ),
         runs=tuple(map(run, seconds)),
-        attempts=(),
         partitions=(PartitionRow(partition=PARTITION, epoch=1),),
         tenures=(Tenure(partition=PARTITION, epoch=1, shard=SHARD, from_us=START),),
         lives=(Life(from_us=START, shards=(SHARD,)),),

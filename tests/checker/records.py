@@ -9,7 +9,7 @@ The three logs:
 - `requests`: what clients asked for, and whether they know that it was done. `failed` was not done,
   `unknown` may have been.
 - `arrivals`: what workers received, written before they answered, and what they answered.
-- the tables at the end: `jobs`, `runs`, `attempts`, `partitions`.
+- the tables at the end: `jobs`, `runs`, `partitions`.
 
 Beside them, what only the experiment knows: `faults`, the windows in which something was broken on
 purpose, `tenures`, who owned which partition when, and how that ended, and `lives`, when which
@@ -130,22 +130,17 @@ class RunRow(Struct, frozen=True, kw_only=True):
     backfill_of_us: int | None = None
 
 
-class AttemptRow(Struct, frozen=True, kw_only=True):
-    """An attempt that failed and did not end its run."""
-
-    job: str
-    due_us: int
-    attempt: int
-    token: int
-
-
 class PartitionRow(Struct, frozen=True, kw_only=True):
     partition: int
     epoch: int
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """Something that was broken on purpose, and when it was whole again."""
+    """Something that was broken on purpose, and when it was whole again.
+
+    `shard` is one of the names, as in `Tenure`, of the process to which it was done; None if it was
+    done to all.
+    """
 
     kind: FaultKind
     from_us: int
@@ -200,7 +195,6 @@ class History(Struct, frozen=True, kw_only=True):
     arrivals: tuple[Arrival, ...]
     jobs: tuple[JobRow, ...]
     runs: tuple[RunRow, ...]
-    attempts: tuple[AttemptRow, ...]
     partitions: tuple[PartitionRow, ...]
     faults: tuple[Fault, ...] = ()
     tenures: tuple[Tenure, ...] = ()

@@ -25,7 +25,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
         for arrival in evidence.arrivals.get((run.job, run.due_us), []):
             scheduled_us = run.due_us if run.backfill_of_us is None else run.backfill_of_us
             if (arrival.scheduled_us, arrival.trigger) != (scheduled_us, run.trigger):
-                yield Finding("mislabelled", run.job, run.due_us, f"{arrival.scheduled_us}")
+                yield Finding("contradicted", run.job, run.due_us, f"{arrival.scheduled_us}")
 
 
 def _triggers(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from tests.checker.quiet import (
     token,
     without,
 )
-from tests.checker.records import Fault, History, Life, PartitionRow, Tenure
+from tests.checker.records import ClockError, Fault, History, Life, PartitionRow, Tenure
 
 MANUAL = at(15) + 1
 
@@ -116,6 +116,7 @@ CASES: dict[str, Callable[[History], History]] = {
         run(45, due_us=at(45) + 1, trigger="backfill", state="cancelled", backfill_of_us=at(20)),
         run(45, due_us=at(45) + 2, trigger="backfill", state="cancelled", backfill_of_us=at(20)),
     ),
+    "contradicted": lambda history: changed_arrival(history, 30, trigger="manual"),
     "unrecorded": lambda history: and_also(without(history, 30), arrival(30)),
     "phantom": lambda history: without(history, 30, arrival_only=True),
     "early": lambda history: changed_arrival(history, 30, at_us=at(29.9)),
@@ -222,6 +223,27 @@ def test_a_duplicate_that_a_fault_explains_is_counted_instead() -> None:
     assert report.duplicates == {"crash": 1}
 
 
+def test_a_duplicate_is_not_explained_by_what_befell_another_shard() -> None:
+    history = CASES["duplicated"](quiet())
+    crash = Fault(kind="crash", from_us=at(30.5), until_us=at(30.5), shard="third")
+    assert "duplicated" in check(replace(history, faults=(crash,))).names
+
+
+def test_a_fault_is_that_of_a_process_under_each_of_its_names() -> None:
+    history = CASES["duplicated"](quiet())
+    crash = Fault(kind="crash", from_us=at(30.5), until_us=at(30.5), shard="before")
+    lives = (Life(from_us=START, shards=("before", SHARD)),)
+    report = check(replace(history, faults=(crash,), lives=lives))
+    assert report.duplicates == {"crash": 1}
+
+
+def test_an_error_of_a_clock_excuses_no_more_than_can_be_true() -> None:
+    said = ClockError(at_us=at(30), error_us=3_600_000_000)
+    history = replace(quiet(), clock_errors=(said,))
+    assert "early" not in check(changed_arrival(history, 30, at_us=at(27))).names
+    assert "early" in check(changed_arrival(history, 30, at_us=at(26))).names
+
+
 def sent_before_and_after_a_takeover(answered_s: float) -> History:
     """The run of 20 s is answered by then, and sent again at 45 s; that of 40 s is in between."""
     history = without(without(taken_over(quiet()), 20), 30)
@@ -238,6 +260,12 @@ def sent_before_and_after_a_takeover(answered_s: float) -> History:
 
 def test_a_run_whose_sending_the_next_owner_could_not_know_of_is_not_live() -> None:
     assert "overlapping" not in check(sent_before_and_after_a_takeover(29.9)).names
+
+
+def test_a_run_is_not_forgotten_by_what_befell_another_shard() -> None:
+    history = sent_before_and_after_a_takeover(29.9)
+    other = tuple(replace(fault, shard="third") for fault in history.faults)
+    assert "overlapping" in check(replace(history, faults=other)).names
 
 
 def test_a_run_whose_sending_was_written_is_live_after_a_takeover() -> None:

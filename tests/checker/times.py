@@ -7,6 +7,7 @@ from tests.checker.records import Fault, History
 
 SECOND_US = 1_000_000
 ERROR_HOLDS_US = 3 * SECOND_US  # around the instant at which a shard was asked
+BELIEVED_US = 3_500_000  # half of a lease: whoever waits longer for an answer owns nothing
 
 
 class Times:
@@ -44,8 +45,8 @@ class Times:
         return database_us - offsets[-1] if found is None else found
 
     def error_us(self, at_us: int) -> int:
-        """The most that a shard said about then that its clock might be off."""
-        return max(
+        """The most that a shard said about then that its clock might be off, as far as believed."""
+        said_us = max(
             (
                 one.error_us
                 for one in self._errors[
@@ -56,6 +57,7 @@ class Times:
             ),
             default=0,
         )
+        return min(said_us, BELIEVED_US)
 
     def is_stepped(self, from_us: int, until_us: int) -> bool:
         """Whether the clock was set to another time between two instants."""

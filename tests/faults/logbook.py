@@ -10,7 +10,6 @@ import msgspec
 from msgspec.structs import replace
 from tests.checker.records import (
     Arrival,
-    AttemptRow,
     ClockError,
     Fault,
     FaultKind,
@@ -42,10 +41,6 @@ JOBS = f"""
 SELECT job_id::text AS job, name, jobs.tenant_id::text AS tenant, jobs.partition, state,
     CASE WHEN due_at < 'infinity' THEN {US.format("due_at")} END AS next_due_us
 FROM wheelsched.jobs LEFT JOIN wheelsched.timers USING (job_id)
-"""
-ATTEMPTS = f"""
-SELECT job_id::text AS job, {US.format("due_at")} AS due_us, attempt, token
-FROM wheelsched.attempts WHERE outcome = 'failed'
 """
 OWNERSHIP = f"""
 SELECT {US.format("at")} AS at_us, partition, epoch, owner::text, ended, offset_us
@@ -112,9 +107,6 @@ async def read_history(
             ),
             jobs=tuple(msgspec.convert(_without(dict(row), "name"), JobRow) for row in jobs),
             runs=tuple(msgspec.convert(dict(r), RunRow) for r in await connection.fetch(RUNS)),
-            attempts=tuple(
-                msgspec.convert(dict(row), AttemptRow) for row in await connection.fetch(ATTEMPTS)
-            ),
             partitions=tuple(
                 PartitionRow(partition=row["partition"], epoch=row["epoch"])
                 for row in await connection.fetch(

@@ -6,7 +6,6 @@ from uuid import UUID
 from msgspec.structs import replace
 from tests.checker.records import (
     Arrival,
-    AttemptRow,
     Ending,
     Fault,
     History,
@@ -37,7 +36,9 @@ class Logbook:
         self.lives: dict[str, Life] = {}  # by the name of the process
         self._current: dict[int, tuple[int, UUID, int]] = {}
 
-    def fault(self, kind: str, from_us: int, until_us: int, shard: str | None = None) -> None:
+    def fault(self, kind: str, from_us: int, until_us: int, process: str | None = None) -> None:
+        """Of a process, under a name that it had a lease under, or of everybody."""
+        shard = process and (*self.lives[process].shards, process)[0]
         self.faults.append(
             Fault(kind=kind, from_us=from_us, until_us=until_us, shard=shard)  # type: ignore[arg-type] # its words are checked when it is read
         )
@@ -78,7 +79,6 @@ class Logbook:
             arrivals=tuple(self.arrivals),
             jobs=tuple(_jobs(tables)),
             runs=tuple(_runs(tables)),
-            attempts=tuple(_attempts(tables)),
             partitions=tuple(
                 PartitionRow(partition=partition, epoch=row.epoch)
                 for partition, row in enumerate(tables.partitions)
@@ -136,16 +136,4 @@ def _runs(tables: MemoryTables) -> list[RunRow]:
             backfill_of_us=run.backfill_of_us,
         )
         for run in (row.run for row in tables.runs.values())
-    ]
-
-
-def _attempts(tables: MemoryTables) -> list[AttemptRow]:
-    return [
-        AttemptRow(
-            job=str(attempt.job_id),
-            due_us=attempt.due_us,
-            attempt=attempt.attempt,
-            token=attempt.token,
-        )
-        for attempt in tables.attempts.values()
     ]
