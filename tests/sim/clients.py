@@ -13,8 +13,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 from tests.checker.records import Definition, Request, Result, Schedule, Verb
 from tests.sim.counter import Asked, Counter
-from tests.sim.logbook import Logbook
 from tests.sim.network import Weather
+from tests.sim.scene import Scene
 from tests.sim.workers import TEMPERS
 
 from wheelsched.core.compile import compile_schedule
@@ -29,7 +29,6 @@ from wheelsched.core.policy import (
 from wheelsched.core.registration import parse
 from wheelsched.errors import StoreError
 from wheelsched.ports import Acknowledged, Caller, Registration, Tenant
-from wheelsched.testing import MemoryStore, VirtualClock
 from wheelsched.testing.tables import MemoryTables
 
 MS = 1_000_000
@@ -41,24 +40,14 @@ SECONDS = ("*/2", "*/3", "*/5", "*/7", "*/10", "*/15", "1,4,9,33", "*", "0", "30
 class Clients:
     """Everybody who asks for something."""
 
-    def __init__(
-        self,
-        clock: VirtualClock,
-        store: MemoryStore,
-        database_us: Callable[[], int],
-        logbook: Logbook,
-        random: Random,
-    ) -> None:
-        self._clock = clock
-        self._store = store
-        self._tables: MemoryTables = store._tables  # a client would list them
-        self._database_us = database_us
-        self._logbook = logbook
+    def __init__(self, scene: Scene, random: Random) -> None:
+        self._scene = scene
+        self._tables: MemoryTables = scene.store._tables  # a client would list them
         self._random = random
         self._known: dict[UUID, tuple[Job, Definition]] = {}
         self._marks = 0
         self._tenants = [UUID(int=number) for number in range(1, random.randint(2, 3))]
-        self._counter = Counter(clock, store, database_us, logbook, random)
+        self._counter = Counter(scene, random)
         self._loss = 0.0  # how likely it is that an answer, or a request, gets lost
 
     def fare(self, weather: Weather, loss: float) -> None:
@@ -69,7 +58,7 @@ class Clients:
     async def begin(self, jobs: int) -> None:
         for number, tenant_id in enumerate(self._tenants):
             tenant = Tenant(tenant_id=tenant_id, name=f"t{number}", created_at_us=0)
-            await self._store.tenants.create("test", tenant)
+            await self._scene.store.tenants.create("test", tenant)
         for _ in range(jobs):
             await self.create()
 
@@ -103,7 +92,7 @@ class Clients:
         await self._ask(
             "create",
             job,
-            lambda: self._store.jobs.register(
+            lambda: self._scene.store.jobs.register(
                 Caller(tenant_id, "client"), [Registration(job, due_us)]
             ),
             definition=definition,
@@ -130,7 +119,7 @@ class Clients:
         if job is None or definition is None:
             return
         definition = replace(
-            definition, schedule=self._schedule(self._database_us()), mark=self._mark()
+            definition, schedule=self._schedule(self._scene.database_us()), mark=self._mark()
         )
         changed = self._job(job.job_id, job.tenant_id, definition)
         due_us = self._first_us(changed)
@@ -147,7 +136,7 @@ class Clients:
         await self._ask(
             "edit",
             job,
-            lambda: self._store.jobs.edit(
+            lambda: self._scene.store.jobs.edit(
                 Caller(job.tenant_id, "client"), job, due_us, is_rescheduled=is_rescheduled
             ),
             definition=definition,
@@ -158,7 +147,7 @@ class Clients:
         if (picked := self._pick()) is not None:
             caller = Caller(picked[0].tenant_id, "client")
             await self._ask(
-                "pause", picked[0], lambda: self._store.jobs.pause(caller, picked[0].job_id)
+                "pause", picked[0], lambda: self._scene.store.jobs.pause(caller, picked[0].job_id)
             )
 
     async def resume(self) -> None:
@@ -168,14 +157,14 @@ class Clients:
             caller = Caller(job.tenant_id, "client")
             due_us = self._first_us(job)
             await self._ask(
-                "resume", job, lambda: self._store.jobs.resume(caller, job.job_id, due_us)
+                "resume", job, lambda: self._scene.store.jobs.resume(caller, job.job_id, due_us)
             )
 
     async def delete(self) -> None:
         if (picked := self._pick()) is not None:
             caller = Caller(picked[0].tenant_id, "client")
             await self._ask(
-                "delete", picked[0], lambda: self._store.jobs.delete(caller, picked[0].job_id)
+                "delete", picked[0], lambda: self._scene.store.jobs.delete(caller, picked[0].job_id)
             )
 
     async def trigger(self) -> None:
@@ -185,7 +174,7 @@ class Clients:
 
     async def backfill(self) -> None:
         if (picked := self._pick()) is not None:
-            now_us = self._database_us()
+            now_us = self._scene.database_us()
             until_us = now_us - now_us % 1_000 - self._random.randint(0, 5_000) * 1_000
             since_us = until_us - self._random.randint(1, 20_000) * 1_000
             asked = await self._counter.backfill(picked[0], since_us, until_us)
@@ -199,13 +188,13 @@ class Clients:
             )
 
     def _note_asked(self, verb: Verb, job: Job, asked: Asked, **noted: object) -> None:
-        self._logbook.requests.append(
+        self._scene.logbook.requests.append(
             Request(
                 verb=verb,
                 job=str(job.job_id),
                 tenant=str(job.tenant_id),
                 sent_us=asked.sent_us,
-                answered_us=self._logbook.now_us(),
+                answered_us=self._scene.logbook.now_us(),
                 result=asked.result,
                 **noted,  # type: ignore[arg-type] # the fields of a request
             )
@@ -223,7 +212,7 @@ class Clients:
                 await self._ask(
                     "cancel",
                     job,
-                    lambda: self._store.history.cancel(caller, run.key),
+                    lambda: self._scene.store.history.cancel(caller, run.key),
                     due_us=run.due_us,
                 )
 
@@ -235,11 +224,11 @@ class Clients:
         **noted: object,
     ) -> None:
         """Sends a request, and notes what comes back."""
-        sent_us = self._logbook.now_us()
+        sent_us = self._scene.logbook.now_us()
         luck = self._random.random()
         result: Result = "ok"
         answer: object = None
-        await self._clock.sleep(self._random.randint(1, 5) * MS)
+        await self._scene.clock.sleep(self._random.randint(1, 5) * MS)
         if luck < self._loss / 2:
             result = "unknown"
         else:
@@ -247,18 +236,18 @@ class Clients:
                 answer = await do()
             except StoreError:
                 result = "failed"
-            await self._clock.sleep(self._random.randint(1, 5) * MS)
+            await self._scene.clock.sleep(self._random.randint(1, 5) * MS)
             if luck < self._loss:
                 result = "unknown"
         if verb == "create" and answer:  # the keys that were refused
             result = "failed"
-        self._logbook.requests.append(
+        self._scene.logbook.requests.append(
             Request(
                 verb=verb,
                 job=str(job.job_id),
                 tenant=str(job.tenant_id),
                 sent_us=sent_us,
-                answered_us=self._logbook.now_us(),
+                answered_us=self._scene.logbook.now_us(),
                 result=result,
                 in_time=verb == "cancel" and answer is True,
                 too_late=_too_late(answer),
@@ -280,7 +269,7 @@ class Clients:
         """The definition that a lost edit has left in place."""
         asked = [
             request.definition
-            for request in self._logbook.requests
+            for request in self._scene.logbook.requests
             if request.job == str(job.job_id) and request.definition is not None
         ]
         mark = msgspec.json.decode(job.payload)["mark"]
@@ -290,7 +279,7 @@ class Clients:
         random = self._random
         temper = random.choice(TEMPERS)
         return Definition(
-            schedule=self._schedule(self._database_us()),
+            schedule=self._schedule(self._scene.database_us()),
             url=f"http://{temper}-{job_id.hex[:8]}.example/hook",
             mark=self._mark(),
             overlap=random.choice(("skip", "skip", "queue", "allow", "cancel")),
@@ -325,7 +314,7 @@ class Clients:
                 return Schedule(kind="at", at_us=at_us)
 
     def _job(self, job_id: UUID, tenant_id: UUID, definition: Definition) -> Job:
-        now_us = self._database_us()
+        now_us = self._scene.database_us()
         schedule = definition.schedule
         written, anchor_us = _written(schedule), schedule.anchor_us or now_us
         payload = {"mark": definition.mark, "tenant": str(tenant_id)}
@@ -357,7 +346,7 @@ class Clients:
 
     def _first_us(self, job: Job) -> int | None:
         schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)
-        return schedule.next_after(self._database_us())
+        return schedule.next_after(self._scene.database_us())
 
     def _mark(self) -> int:
         self._marks += 1

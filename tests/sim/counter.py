@@ -8,7 +8,6 @@ refusal of a later sending, because an earlier one may have been done.
 """
 
 import asyncio
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from random import Random
@@ -17,9 +16,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from tests.checker.records import Result
-from tests.sim.logbook import Logbook
 from tests.sim.machine import Machine
 from tests.sim.network import Line, Weather
+from tests.sim.scene import Scene
 
 from wheelsched.api.job_verbs import JobVerbs
 from wheelsched.api.operation import Answer, Call, NoQuery
@@ -28,7 +27,6 @@ from wheelsched.api.replays import Replays, seed_of
 from wheelsched.core.model import Job, parse_run_id
 from wheelsched.errors import RequestKeyBusy, WheelschedError
 from wheelsched.ports import Caller, KeyedRequest
-from wheelsched.testing import MemoryStore, VirtualClock
 from wheelsched.wire.run import BackfillRequest, RequestedAnswer
 
 MS = 1_000_000
@@ -47,18 +45,8 @@ class Asked(Struct, frozen=True, kw_only=True):
 class Counter:
     """The API, for what may be asked again."""
 
-    def __init__(
-        self,
-        clock: VirtualClock,
-        store: MemoryStore,
-        database_us: Callable[[], int],
-        logbook: Logbook,
-        random: Random,
-    ) -> None:
-        self._clock = clock
-        self._store = store
-        self._database_us = database_us
-        self._logbook = logbook
+    def __init__(self, scene: Scene, random: Random) -> None:
+        self._scene = scene
         self._random = Random(random.getrandbits(64))
         self._weather = Weather()
         self._loss = 0.0
@@ -77,7 +65,7 @@ class Counter:
     async def _ask(self, job: Job, body: BackfillRequest | None) -> Asked:
         """Sends until there is an answer, or the client has had enough."""
         self._keys += 1
-        key, sent_us = f"key-{self._keys}", self._logbook.now_us()
+        key, sent_us = f"key-{self._keys}", self._scene.logbook.now_us()
         has_doubt = False
         for _ in range(SENDINGS):
             try:
@@ -92,7 +80,7 @@ class Counter:
                 if due_us is not None:
                     return Asked(sent_us=sent_us, result="ok", due_us=due_us)
                 has_doubt = True
-            await self._clock.sleep(self._random.choice((5, 200, 1_000, 4_000)) * MS)
+            await self._scene.clock.sleep(self._random.choice((5, 200, 1_000, 4_000)) * MS)
         return Asked(sent_us=sent_us, result="unknown")
 
     async def _send(
@@ -134,14 +122,16 @@ class Counter:
         return tuple(parse_run_id(run_id).due_us for run_id in told.run_ids)
 
     def _process(self) -> Line:
-        line = Line(self._store, self._clock, Machine(self._clock, 0), self._random)
+        line = Line(
+            self._scene.store, self._scene.clock, Machine(self._scene.clock, 0), self._random
+        )
         dies = self._random.random() < self._loss
         crash_in = self._random.randint(1, 5) if dies else None
         line.weather = replace(self._weather, crash_in=crash_in)
         return line
 
     async def _travel(self) -> None:
-        await self._clock.sleep(self._random.randint(1, 5) * MS)
+        await self._scene.clock.sleep(self._random.randint(1, 5) * MS)
 
 
 def _instant(at_us: int) -> datetime:

@@ -14,6 +14,7 @@ from tests.sim.clients import Clients
 from tests.sim.logbook import Logbook
 from tests.sim.machine import Machine
 from tests.sim.network import Line, Weather
+from tests.sim.scene import Scene
 from tests.sim.workers import Road, Workers
 
 from wheelsched.api.drafts import judge_draft
@@ -52,12 +53,9 @@ class Simulation:
         self.store = MemoryStore(self.database_us)
         self.tables = self.store._tables
         self.logbook = Logbook(self.now_us)
-        self.workers = Workers(
-            self.clock, self.store, self.database_us, self.logbook, self.source("workers")
-        )
-        self.clients = Clients(
-            self.clock, self.store, self.database_us, self.logbook, self.source("clients")
-        )
+        scene = Scene(self.clock, self.store, self.database_us, self.logbook)
+        self.workers = Workers(scene, self.source("workers"))
+        self.clients = Clients(scene, self.source("clients"))
         self.processes: dict[str, Process] = {}
         self._ended: list[asyncio.Task[None]] = []
         self._names = 0

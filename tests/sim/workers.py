@@ -12,8 +12,8 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 from tests.checker.records import Answer, Arrival
-from tests.sim.logbook import Logbook
 from tests.sim.machine import Machine
+from tests.sim.scene import Scene
 
 from wheelsched.core.model import RunState
 from wheelsched.core.outcome import Outcome, Succeeded, TransportFailure, classify
@@ -21,7 +21,7 @@ from wheelsched.core.policy import RetryPolicy
 from wheelsched.core.retry import wait_us
 from wheelsched.errors import StoreError
 from wheelsched.ports import Callback, Caller, Prepared, Route, Settled
-from wheelsched.testing import MemoryDispatcher, MemoryStore, VirtualClock
+from wheelsched.testing import MemoryDispatcher
 from wheelsched.testing.dispatcher import MemoryPrepared
 
 MS = 1_000_000
@@ -32,18 +32,8 @@ TEMPERS = ("ok", "ok", "ok", "ok", "slow", "slow", "flaky", "hang", "accept", "s
 class Workers:
     """All workers of all tenants. `temper` is the first word of an address."""
 
-    def __init__(
-        self,
-        clock: VirtualClock,
-        store: MemoryStore,
-        database_us: Callable[[], int],
-        logbook: Logbook,
-        random: Random,
-    ) -> None:
-        self._clock = clock
-        self._store = store
-        self._database_us = database_us
-        self._logbook = logbook
+    def __init__(self, scene: Scene, random: Random) -> None:
+        self._scene = scene
         self._random = random
         self._busy: set[asyncio.Task[list[Outcome]]] = set()
         self._late: set[asyncio.Task[None]] = set()
@@ -62,8 +52,10 @@ class Workers:
         await self._work(temper)
         answers = [self._answer(temper) for _ in callbacks]
         for place, callback, (answer, _) in zip(places, callbacks, answers, strict=True):
-            self._logbook.arrivals[place] = replace(
-                self._logbook.arrivals[place], answer=answer, answered_us=self._logbook.now_us()
+            self._scene.logbook.arrivals[place] = replace(
+                self._scene.logbook.arrivals[place],
+                answer=answer,
+                answered_us=self._scene.logbook.now_us(),
             )
             if answer == "accepted":
                 self._go_on(temper, route, callback, place)
@@ -71,7 +63,7 @@ class Workers:
 
     def _note(self, route: Route, callback: Callback) -> int:
         payload = msgspec.json.decode(callback.payload)
-        self._logbook.arrivals.append(
+        self._scene.logbook.arrivals.append(
             Arrival(
                 job=str(callback.key.job_id),
                 tenant=payload["tenant"],
@@ -83,10 +75,10 @@ class Workers:
                 trigger=callback.trigger.value,
                 url=route.target.url,
                 mark=payload["mark"],
-                at_us=self._logbook.now_us(),
+                at_us=self._scene.logbook.now_us(),
             )
         )
-        return len(self._logbook.arrivals) - 1
+        return len(self._scene.logbook.arrivals) - 1
 
     async def _work(self, temper: str) -> None:
         random = self._random
@@ -94,11 +86,11 @@ class Workers:
             return
         match temper:
             case "slow":
-                await self._clock.sleep(random.randint(200, 6_000) * MS)
+                await self._scene.clock.sleep(random.randint(200, 6_000) * MS)
             case "hang" if random.random() < 0.5:
-                await self._clock.sleep(3_600 * SECOND)
+                await self._scene.clock.sleep(3_600 * SECOND)
             case _ if random.random() < 0.5:
-                await self._clock.sleep(random.randint(1, 40) * MS)
+                await self._scene.clock.sleep(random.randint(1, 40) * MS)
 
     def _answer(self, temper: str) -> tuple[Answer, Outcome]:
         luck = self._random.random()
@@ -127,14 +119,14 @@ class Workers:
         """Heartbeats for a while, and then says how it ended, or never does."""
         caller = Caller(tenant_id, "worker")
         for _ in range(self._random.randint(0, 4)):
-            await self._clock.sleep(callback.timeout_us * 1_000 // 3)
-            if not await self._store.history.heartbeat(caller, callback.key, callback.token):
+            await self._scene.clock.sleep(callback.timeout_us * 1_000 // 3)
+            if not await self._scene.store.history.heartbeat(caller, callback.key, callback.token):
                 return
         if temper == "silent" and self._random.random() < 0.5:
             return
-        await self._clock.sleep(self._random.randint(1, callback.timeout_us // 2_000) * MS)
+        await self._scene.clock.sleep(self._random.randint(1, callback.timeout_us // 2_000) * MS)
         is_ok = self._random.random() < 0.7
-        now_us = self._database_us()
+        now_us = self._scene.database_us()
         settled = Settled(
             key=callback.key,
             token=callback.token,
@@ -146,13 +138,13 @@ class Workers:
         if not is_ok and callback.attempt >= 3:
             settled = replace(settled, state=RunState.DEAD, retry_at_us=None)
         try:
-            await self._store.history.answer(caller, settled)
+            await self._scene.store.history.answer(caller, settled)
         except StoreError:
             return
-        self._logbook.arrivals[place] = replace(
-            self._logbook.arrivals[place],
+        self._scene.logbook.arrivals[place] = replace(
+            self._scene.logbook.arrivals[place],
             reported="ok" if is_ok else "failed",
-            reported_us=self._logbook.now_us(),
+            reported_us=self._scene.logbook.now_us(),
         )
 
 
