@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from msgspec import Raw
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from tests.workers import Received, Worker, running_worker
 
 from wheelsched.config import StoreConfig
@@ -25,7 +25,6 @@ from wheelsched.store.database import Database
 from wheelsched.store.postgres import PostgresStore
 
 PROCESS = Path(__file__).with_name("shard_process.py")
-PATIENCE_S = 120  # for whatever a busy machine may take
 
 
 class Fleet:

@@ -1,37 +1,210 @@
-"""A TCP proxy in front of Postgres that can lose answers, or everything."""
+"""A TCP proxy between one process and Postgres that understands enough of what it carries.
+
+It can cut, hold or delay everything, hold the answers alone, refuse new connections, and set a
+*trap*: when a statement of a certain kind comes by, its connection stops at that very point until
+the experiment says how it goes on. What commits is a statement on its own, or a COMMIT: the Sync
+behind it makes it so.
+"""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
+
+Point = Literal["asked", "sent", "answered"]
+Carry = Callable[[bytes], Awaitable[None]]
+
+WAIT_S = 60
+STATEMENTS = {
+    "arm": "INSERT INTO runs",
+    "settle": "state = given.state",
+    "renew": "renewals = renewals + 1",
+    "write": "",
+}
+WRITES = ("INSERT", "UPDATE", "DELETE", "COMMIT")
+
+
+class Trap:
+    """Waits for one statement.
+
+    `asked`: the server has heard nothing of it. `sent`: it has everything, and the connection is
+    cut. `answered`: it has done it, and its client does not know.
+    """
+
+    def __init__(self, statement: str, point: Point) -> None:
+        self._pattern = STATEMENTS[statement]
+        self.point = point
+        self.sprung = asyncio.Event()
+        self.freed = asyncio.Event()
+
+    def is_for(self, sql: str) -> bool:
+        is_write = any(word in sql for word in WRITES)
+        return not self.sprung.is_set() and is_write and self._pattern in sql
+
+    async def spring(self) -> None:
+        """Waits for the statement."""
+        async with asyncio.timeout(WAIT_S):
+            await self.sprung.wait()
+
+
+class Messages:
+    """Cuts a stream into messages of the protocol, whole ones only."""
+
+    def __init__(self, *, has_startup: bool) -> None:
+        self._pending = b""
+        self._is_startup = has_startup
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self._pending += data
+        while True:
+            start = 0 if self._is_startup else 1
+            if len(self._pending) < start + 4:
+                return
+            end = start + int.from_bytes(self._pending[start : start + 4])
+            if len(self._pending) < end:
+                return
+            message, self._pending = self._pending[:end], self._pending[end:]
+            if self._is_startup:
+                self._is_startup = False
+                yield b"\0" + message  # no kind; never looked at
+            else:
+                yield message
+
+
+class Line:
+    """One connection, and what is prepared on it."""
+
+    def __init__(
+        self, proxy: "Proxy", client: asyncio.StreamWriter, server: asyncio.StreamWriter
+    ) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server = server
+        self._statements: dict[bytes, str] = {}
+        self._asked = Messages(has_startup=True)
+        self._answered = Messages(has_startup=False)
+        self._trap: Trap | None = None
+        self._is_in_transaction = False
+
+    def abort(self) -> None:
+        self._client.transport.abort()
+        self._server.transport.abort()
+
+    async def forward(self, data: bytes) -> None:
+        """What the client says."""
+        for message in self._asked.feed(data):
+            self._look(message)
+            trap = self._trap
+            if trap is not None and trap.point == "asked":
+                trap.sprung.set()
+                await trap.freed.wait()
+                self._trap = None
+            self._server.write(message[1:] if message[:1] == b"\0" else message)
+            if trap is not None and trap.point == "sent" and self._commits(message):
+                await self._server.drain()
+                trap.sprung.set()
+                self.abort()
+                return
+        await self._server.drain()
+
+    async def answer(self, data: bytes) -> None:
+        """What the server says."""
+        is_done = False
+        for message in self._answered.feed(data):
+            if message[:1] == b"Z":
+                self._is_in_transaction = message[5:] != b"I"
+                is_done = not self._is_in_transaction
+        trap = self._trap
+        if trap is not None and trap.point == "answered" and is_done:
+            trap.sprung.set()
+            await trap.freed.wait()
+            self._trap = None
+        self._client.write(data)
+        await self._client.drain()
+
+    def _commits(self, message: bytes) -> bool:
+        if self._is_in_transaction:
+            return message[:1] == b"Q" and b"COMMIT" in message
+        return message[:1] in (b"S", b"Q")
+
+    def _look(self, message: bytes) -> None:
+        match message[:1]:
+            case b"P":
+                name, written, _ = message[5:].split(b"\0", 2)
+                self._statements[name] = written.decode()
+                return
+            case b"B":
+                _, name, _ = message[5:].split(b"\0", 2)
+                sql = self._statements.get(name, "")
+            case b"Q":
+                sql = message[5:].decode()
+            case _:
+                return
+        if self._trap is None:
+            self._trap = self._proxy.trap_for(sql)
 
 
 class Proxy:
-    """Forwards to a unix socket until it is told otherwise."""
+    """Forwards to the socket of a server until it is told otherwise."""
 
     def __init__(self, socket_path: str) -> None:
         self._socket_path = socket_path
         self._server: asyncio.Server | None = None
-        self._writers: list[asyncio.StreamWriter] = []
+        self._lines: set[Line] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._passes_answers = asyncio.Event()
-        self._passes_answers.set()
+        self._open = _opened()
+        self._answers = _opened()
+        self._traps: list[Trap] = []
+        self.delay_s = 0.0  # in each direction
+        self.is_refusing = False
 
     @property
     def port(self) -> int:
         assert self._server
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def url(self, database: str) -> str:
+        return f"postgresql://wheelsched:unused@127.0.0.1:{self.port}/{database}?sslmode=disable"
+
+    def trap(self, statement: str, point: Point) -> Trap:
+        """The next statement of that kind stops at that point."""
+        trap = Trap(statement, point)
+        self._traps.append(trap)
+        return trap
+
+    def trap_for(self, sql: str) -> Trap | None:
+        for trap in self._traps:
+            if trap.is_for(sql):
+                self._traps.remove(trap)
+                return trap
+        return None
+
+    def hold(self) -> None:
+        """A black hole: everything is swallowed, in both directions, and nobody is told."""
+        self._open.clear()
 
     def hold_answers(self) -> None:
         """From now on the server hears the client and the client hears nothing."""
-        self._passes_answers.clear()
+        self._answers.clear()
+
+    def let_go(self) -> None:
+        """What was swallowed arrives after all."""
+        self._open.set()
+        self._answers.set()
 
     def cut(self) -> None:
-        """Cuts every connection; new ones are forwarded again."""
-        for writer in self._writers:
-            writer.transport.abort()
-        self._writers.clear()
-        self._passes_answers.set()
+        """Ends every connection; new ones are forwarded, and answered."""
+        for line in tuple(self._lines):
+            line.abort()
+        self._answers.set()
+
+    def heal(self) -> None:
+        self.is_refusing = False
+        self.delay_s = 0.0
+        for trap in self._traps:
+            trap.freed.set()
+        self._traps.clear()
+        self.let_go()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -51,26 +224,45 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream_reader, upstream_writer = await asyncio.open_unix_connection(self._socket_path)
-        self._writers += [writer, upstream_writer]
-        always = asyncio.Event()
-        always.set()
-        for source, sink, gate in (
-            (reader, upstream_writer, always),
-            (upstream_reader, writer, self._passes_answers),
+        try:
+            if self.is_refusing:
+                raise ConnectionRefusedError
+            answers, server = await asyncio.open_unix_connection(self._socket_path)
+        except OSError:
+            writer.transport.abort()
+            return
+        line = Line(self, writer, server)
+        self._lines.add(line)
+        for source, carry, gates in (
+            (reader, line.forward, (self._open,)),
+            (answers, line.answer, (self._open, self._answers)),
         ):
-            task = asyncio.create_task(self._forward(source, sink, gate))
+            task = asyncio.create_task(self._carry(source, carry, gates, line))
             self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    async def _forward(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, gate: asyncio.Event
+    async def _carry(
+        self,
+        source: asyncio.StreamReader,
+        carry: Carry,
+        gates: tuple[asyncio.Event, ...],
+        line: Line,
     ) -> None:
         try:
-            while data := await source.read(65_536):
-                await gate.wait()
-                sink.write(data)
-                await sink.drain()
-        except ConnectionError:
+            while data := await source.read(1 << 18):
+                if self.delay_s:
+                    await asyncio.sleep(self.delay_s)
+                for gate in gates:
+                    await gate.wait()
+                await carry(data)
+        except OSError:
             pass
         finally:
-            sink.transport.abort()
+            line.abort()
+            self._lines.discard(line)
+
+
+def _opened() -> asyncio.Event:
+    gate = asyncio.Event()
+    gate.set()
+    return gate

@@ -8,9 +8,10 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.e2e.test_cli_roles import role
-from tests.e2e.test_readme import free_port
 from tests.fleet import Fleet, fleet_on, iso
 from tests.stack import GENEROUS_S
+from tests.waiting import until
+from tests.workers import closed_port
 
 from wheelsched.core.duration import SECOND
 
@@ -29,7 +30,7 @@ async def fleet(database: str) -> AsyncIterator[Fleet]:
 @pytest.fixture
 async def api(database: str) -> AsyncIterator[aiohttp.ClientSession]:
     """A client of an API process; each request that waits has a connection of its own."""
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{closed_port()}"
     options = ("--listen", address, "--database-url", database, "--log-level", "error")
     connector = aiohttp.TCPConnector(limit=CLIENTS)
     patience = aiohttp.ClientTimeout(total=GENEROUS_S)
@@ -37,19 +38,16 @@ async def api(database: str) -> AsyncIterator[aiohttp.ClientSession]:
         async with aiohttp.ClientSession(
             f"http://{address}", connector=connector, timeout=patience
         ) as session:
-            await until_ready(session)
+            await until(lambda: is_ready(session))
             yield session
 
 
-async def until_ready(session: aiohttp.ClientSession) -> None:
-    async with asyncio.timeout(GENEROUS_S):
-        while True:
-            try:
-                async with session.get("/readyz") as answer:
-                    if answer.ok:
-                        return
-            except aiohttp.ClientError:
-                await asyncio.sleep(0.05)
+async def is_ready(session: aiohttp.ClientSession) -> bool:
+    try:
+        async with session.get("/readyz") as answer:
+            return answer.ok
+    except aiohttp.ClientError:
+        return False
 
 
 class Client:

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.stack import GENEROUS_S
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-GENEROUS_S = 120
 
 # What holds however slow the machine is.
 SHOWN = {

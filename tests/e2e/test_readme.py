@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from tests.stack import GENEROUS_S, RunningStack, clean_environment
+from tests.workers import closed_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,18 +21,12 @@ def blocks(document: str, language: str) -> list[str]:
     return fenced.findall((ROOT / document).read_text())
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
 class Reader:
     """Runs blocks as they are written, but for the ports, which others may have taken."""
 
     def __init__(self, stack: RunningStack) -> None:
         self._stack = stack
-        self._worker_port = free_port()
+        self._worker_port = closed_port()
 
     def here(self, text: str) -> str:
         return text.replace("http://127.0.0.1:8420", self._stack.url).replace(

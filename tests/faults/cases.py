@@ -27,8 +27,8 @@ def cases(scenarios: Iterable[Scenario]) -> pytest.MarkDecorator:
     )
 
 
-async def hold(scenario: Scenario, server: Server) -> None:
+async def hold(scenario: Scenario, server: Server, seed: int = 0) -> None:
     """Runs a scenario, and fails if a promise is broken."""
-    verdict = await run_experiment(scenario, server)
+    verdict = await run_experiment(scenario, server, seed)
     print(verdict.word, *verdict.slow, *verdict.remarks)
     assert not verdict.broken, "\n".join(verdict.broken)

@@ -3,8 +3,8 @@
 import asyncio
 
 from tests.faults.experiment import Load, Scenario, Strike
-from tests.faults.proxy import Point
 from tests.faults.world import World
+from tests.proxy import Point
 
 VICTIM = "shard-1"
 SHARDS = ("shard-1", "shard-2")

@@ -11,9 +11,9 @@ from pathlib import Path
 import aiohttp
 import msgspec
 from tests.stack import PROGRAM, clean_environment
+from tests.waiting import PATIENCE_S
 from tests.workers import closed_port
 
-PATIENCE_S = 120
 POLL_S = 0.02
 CLOCK_ERROR = re.compile(r"^wheelsched_clock_error_seconds (\S+)$", re.MULTILINE)
 WORKER = Path(__file__).with_name("worker.py")

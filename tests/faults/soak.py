@@ -95,11 +95,9 @@ def soak(for_s: float) -> Callable[[World], Awaitable[None]]:
     return strike
 
 
-def soak_scenario(name: str, for_s: float, *, is_short: bool = False) -> Scenario:
+def soak_scenario(name: str, for_s: float) -> Scenario:
     load = Load(beside=12, alone=6, one_offs=int(2 * for_s), over_s=int(for_s))
-    return Scenario(
-        name=name, strike=soak(for_s), load=load, is_short=is_short, limit_s=for_s + 600
-    )
+    return Scenario(name=name, strike=soak(for_s), load=load, limit_s=for_s + 600)
 
 
 SCENARIOS = [soak_scenario(f"soak of mixed faults, {SOAK_S:.0f} s", SOAK_S)]

@@ -23,10 +23,11 @@ from tests.faults.client import Client, Trickle, now_us
 from tests.faults.clock_shim import ClockShim
 from tests.faults.judge import Observation
 from tests.faults.logbook import OVERDUE, UNFINISHED, Connection, Logbook, read_history
-from tests.faults.processes import PATIENCE_S, Api, Shard, WorkerProcess
-from tests.faults.proxy import Proxy
+from tests.faults.processes import Api, Shard, WorkerProcess
 from tests.faults.server import Server
 from tests.faults.stalls import note_stalls
+from tests.proxy import Proxy
+from tests.waiting import PATIENCE_S
 
 Look = Callable[[Connection], Awaitable[bool]]
 QUIESCE_S = 300
