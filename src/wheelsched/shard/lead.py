@@ -4,6 +4,9 @@ Invariant: the lead is never shorter than `least`, nor longer than the forecast;
 second is begun early enough that, at the measured rate and with headroom, its last run is armed
 `least` before its first is due. While there is more time than `haste` asks for, arming rests as
 long as it works, one batch after the other, and leaves the database to everybody else.
+
+Headroom is for what stands out. What is due in most of the seconds is armed as it comes: with
+headroom for each of them, a steady flow of a quarter of the rate would be armed a minute ahead.
 """
 
 from collections.abc import Sequence
@@ -48,21 +51,26 @@ class Lead(Struct, frozen=True):
 
 def look_ahead(forecast: Sequence[int], rate: float, config: LeadConfig) -> Lead:
     """The lead, given how many runs are due in each of the coming seconds."""
-    far_us = _reach_us(forecast, config.headroom / rate, config.least_us)
-    hasty_us = _reach_us(forecast, config.haste / rate, config.least_us)
+    steady = sorted(forecast)[len(forecast) // 2] if forecast else 0
+
+    def reach_us(factor: float) -> int:
+        work_s = [(min(due, steady) + factor * max(due - steady, 0)) / rate for due in forecast]
+        return _reach_us(work_s, config.least_us)
+
+    far_us, hasty_us = reach_us(config.headroom), reach_us(config.haste)
     return Lead(max(far_us, config.least_us), is_hasty=hasty_us > 0)
 
 
-def _reach_us(forecast: Sequence[int], seconds_a_run: float, least_us: int) -> int:
+def _reach_us(work_s: Sequence[float], least_us: int) -> int:
     """The end of the furthest second that has to be begun now, or 0.
 
     From the last second backwards: each wants to be done before its own beginning and before the
     work on the one after it must begin.
     """
-    begin_us = len(forecast) * SECOND
-    for second in range(len(forecast) - 1, -1, -1):
+    begin_us = len(work_s) * SECOND
+    for second in range(len(work_s) - 1, -1, -1):
         done_us = min(begin_us, second * SECOND - least_us)
-        begin_us = done_us - int(forecast[second] * SECOND * seconds_a_run)
-        if begin_us <= 0 and forecast[second]:
+        begin_us = done_us - int(work_s[second] * SECOND)
+        if begin_us <= 0 and work_s[second]:
             return (second + 1) * SECOND
     return 0

@@ -32,6 +32,20 @@ def test_two_crowds_in_a_row_are_begun_for_both() -> None:
     assert lead_s([0] * 15 + [0, 50_000] + [0] * 43) == 1
 
 
+def test_a_steady_flow_is_armed_as_it_comes() -> None:
+    assert lead_s([6_000] * 60) == 2
+    assert lead_s([6_000] * 30 + [7_000] + [6_000] * 29) == 2
+    assert lead_s([20_000] * 60) == 32  # twice as fast as it can be armed
+
+
+def test_a_crowd_in_a_steady_flow_is_begun_for_both() -> None:
+    # 100,000 take 20 s, and want to be done a second before their own.
+    assert lead_s([6_000] * 21 + [106_000] + [6_000] * 38) == 22
+    # There are 3.4 s to go. What is due before the crowd is armed before it is begun.
+    assert lead_s([6_000] * 25 + [106_000] + [6_000] * 34) == 20
+    assert lead_s([6_000] * 55 + [106_000] + [6_000] * 4) == 2
+
+
 def test_a_slow_database_makes_the_lead_longer() -> None:
     forecast = [0] * 30 + [20_000] + [0] * 29
     assert lead_s(forecast, rate=10_000) == 1
