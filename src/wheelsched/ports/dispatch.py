@@ -40,7 +40,7 @@ class Route(Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     origin: str  # scheme, host and port: what has a bound and a breaker
 
 
-class Prepared(Struct, frozen=True, kw_only=True):
+class Prepared(Struct, frozen=True, kw_only=True, gc=False):
     """A callback that is encoded and signed, and waits for its time.
 
     What is sent long after its time is signed again, and a batch when its runs are known: for

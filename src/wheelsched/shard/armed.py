@@ -1,7 +1,8 @@
 """Armed runs: what stands between a claim in the database and an outcome.
 
 Invariant: one `ArmedRun` per attempt. It holds no more of its job than firing and settling ask for:
-half a million of them wait for one hot second.
+half a million of them wait for one hot second. Nothing here is part of a cycle, so that the garbage
+collector need not know of it (`gc=False`): it would look at all of them when there is no time to.
 """
 
 from functools import lru_cache
@@ -32,7 +33,7 @@ def rules_of(job: Job) -> Rules:
     return _shared(Rules(job.misfire, job.overlap, job.retry, job.timeout_us))
 
 
-class ArmedRun(Struct, eq=False, kw_only=True):
+class ArmedRun(Struct, eq=False, kw_only=True, gc=False):
     """An attempt of a run that is claimed, ready to send, and not settled."""
 
     key: RunKey
@@ -53,7 +54,7 @@ class ArmedRun(Struct, eq=False, kw_only=True):
     started_us: int | None = None  # when it went to the socket
 
 
-class Batch(Struct, eq=False):
+class Batch(Struct, eq=False, gc=False):
     """Runs of one route that go out together, in one request."""
 
     route: Route

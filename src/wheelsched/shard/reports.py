@@ -16,7 +16,7 @@ log = structlog.get_logger("wheelsched.shard")
 UNPREPARED = "its request could not be made from the definition of its job"
 
 
-class Report(Struct, eq=False, kw_only=True):
+class Report(Struct, eq=False, kw_only=True, gc=False):
     """What an attempt came back with."""
 
     run: ArmedRun
@@ -28,7 +28,7 @@ class Report(Struct, eq=False, kw_only=True):
         return self.run.key
 
 
-class Ruling(Struct, eq=False, kw_only=True):
+class Ruling(Struct, eq=False, kw_only=True, gc=False):
     """What was decided about a run without an attempt: it is skipped, cancelled, or dead."""
 
     key: RunKey

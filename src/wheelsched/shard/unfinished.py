@@ -18,7 +18,7 @@ from wheelsched.core.partition import partition_of
 from wheelsched.shard.armed import ArmedRun
 
 
-class LiveRun(Struct, eq=False, kw_only=True):
+class LiveRun(Struct, eq=False, kw_only=True, gc=False):
     """A run that was dispatched and has no final outcome."""
 
     key: RunKey
