@@ -34,6 +34,7 @@ from wheelsched.ports import (
     Caller,
     Claim,
     ClaimedRun,
+    Ending,
     Lease,
     Registration,
     Settled,
@@ -128,11 +129,10 @@ class Bare:
 
     def settle_arguments(self, job_ids: list[UUID], first: int) -> list[object]:
         count = len(job_ids)
-        nothing: list[object] = [None] * count
         tokens = list(range(first, first + count))
         return [
-            *(job_ids, [DUE] * count, tokens, ["succeeded"] * count, [DUE] * count),
-            *([DUE] * count, [2_000] * count, [200] * count, nothing, nothing, nothing),
+            *(job_ids, tokens, [1], [count], [DUE], ["succeeded"], [DUE], [DUE], [2_000], [200]),
+            *([None], [None], [None]),
         ]
 
 
@@ -158,16 +158,15 @@ class Through:
         assert not await self.store.timers.arm(self.lease, claims)
 
     async def settle(self, job_ids: list[UUID], first: int) -> None:
+        ending = Ending(
+            state=RunState.SUCCEEDED,
+            started_at_us=DUE_US,
+            finished_at_us=DUE_US,
+            lateness_us=2_000,
+            http_status=200,
+        )
         settled = [
-            Settled(
-                key=RunKey(job_id, DUE_US),
-                token=token,
-                state=RunState.SUCCEEDED,
-                started_at_us=DUE_US,
-                finished_at_us=DUE_US,
-                lateness_us=2_000,
-                http_status=200,
-            )
+            Settled(RunKey(job_id, DUE_US), token, ending)
             for token, job_id in enumerate(job_ids, first)
         ]
         assert not await self.store.runs.settle(settled)

@@ -23,6 +23,7 @@ from wheelsched.ports import (
     Caller,
     Claim,
     ClaimedRun,
+    Ending,
     Lease,
     Settled,
     Stores,
@@ -147,16 +148,14 @@ class Api:
         """Settle the latest attempt of a run, as its shard would."""
         run = await self.run(key)
         assert run.token is not None
-        settled = Settled(
-            key=key,
-            token=run.token,
+        ending = Ending(
             state=state,
             started_at_us=key.due_us + 2_000,
             finished_at_us=key.due_us + 9_000,
             lateness_us=2_000,
             **changes,
         )
-        assert await self.shard.runs.settle([settled]) == set()
+        assert await self.shard.runs.settle([Settled(key, run.token, ending)]) == set()
 
     async def run(self, key: RunKey) -> Run:
         run, _ = await self.stores.history.get_run(Caller(self.tenant_id, "test"), key)

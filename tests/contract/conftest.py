@@ -21,6 +21,7 @@ from wheelsched.ports import (
     Claim,
     ClaimedRun,
     DeadFilter,
+    Ending,
     Hint,
     HintSource,
     Lease,
@@ -212,14 +213,12 @@ class World:
 
     def settled(self, key: RunKey, token: int, state: RunState, **changes: object) -> Settled:
         fields: dict[str, object] = {
-            "key": key,
-            "token": token,
             "state": state,
             "started_at_us": key.due_us + 2_000,
             "finished_at_us": key.due_us + 9_000,
             "lateness_us": 2_000,
         }
-        return Settled(**(fields | changes))  # type: ignore[arg-type]
+        return Settled(key, token, Ending(**(fields | changes)))  # type: ignore[arg-type]
 
 
 @pytest.fixture

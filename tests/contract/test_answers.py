@@ -28,7 +28,7 @@ async def test_a_late_outcome_ends_a_run_that_waits_for_its_next_attempt(
     assert await world.runs.settle([late]) == set()
     run, attempts = await world.history.get_run(world.caller, key)
     assert (run.state, run.attempt, run.retry_at_us) == (state, 1, None)
-    assert run.finished_at_us == late.finished_at_us
+    assert run.finished_at_us == late.ending.finished_at_us
     assert len(attempts) == 1
     assert (await world.timers.load(ALL, world.now_us + MINUTE_US)).retries == ()
     assert await world.runs.list_unfinished(lease, ALL, 9) == []
@@ -161,7 +161,10 @@ async def test_a_run_that_is_handed_over_ends_by_its_old_owner_as_one_attempt(
     assert await world.runs.settle([done]) == set()
     run, attempts = await world.history.get_run(world.caller, key)
     assert (run.state, run.attempt, run.http_status, attempts) == (RunState.SUCCEEDED, 1, 200, [])
-    assert (run.started_at_us, run.lateness_us) == (done.started_at_us, done.lateness_us)
+    assert (run.started_at_us, run.lateness_us) == (
+        done.ending.started_at_us,
+        done.ending.lateness_us,
+    )
 
 
 async def test_a_run_that_is_handed_over_and_fails_has_made_one_attempt(world: World) -> None:

@@ -10,7 +10,7 @@ from wheelsched.core.model import Lane, RunState, SkipReason
 from wheelsched.core.outcome import Failed
 from wheelsched.core.partition import partition_of
 from wheelsched.errors import LeaseLost
-from wheelsched.ports import Adoption, ClaimedRetry, ClaimedRun, Lease
+from wheelsched.ports import Adoption, ClaimedRetry, ClaimedRun, Lease, Settled
 
 
 async def test_an_outcome_is_written_once(world: World) -> None:
@@ -247,12 +247,33 @@ async def test_missed_runs_lower_the_mark_too(world: World) -> None:
     assert [run.due_us for run in unfinished] == [world.now_us]
 
 
+async def test_runs_that_share_an_ending_each_keep_their_own_fence(world: World) -> None:
+    """Neighbours of two due times, with a stale outcome and another ending between them."""
+    lease = await world.own_all()
+    dues_us = [world.now_us + (place >= 3) for place in range(6)]
+    jobs = [await world.register(due_us, f"job {place}") for place, due_us in enumerate(dues_us)]
+    armed = [await world.arm(lease, job, due_us) for job, due_us in zip(jobs, dues_us, strict=True)]
+    shared = world.settled(*armed[0], RunState.SUCCEEDED, http_status=200).ending
+    settled = [Settled(key, token, shared) for key, token in armed]
+    stale = settled[1] = Settled(armed[1][0], armed[1][1] + 1, shared)
+    settled[4] = world.settled(*armed[4], RunState.DEAD, error="no")
+    assert await world.runs.settle(settled) == {stale.key}
+    states = [await world.state(key) for key, _ in armed]
+    succeeded = RunState.SUCCEEDED
+    assert states == [succeeded, RunState.ARMED, *[succeeded] * 2, RunState.DEAD, succeeded]
+    run, _ = await world.history.get_run(world.caller, armed[5][0])
+    assert (run.finished_at_us, run.http_status) == (shared.finished_at_us, 200)
+    assert await world.list_dead() == [armed[4][0]]
+
+
 async def test_an_attempt_that_never_reached_a_socket_has_no_start(world: World) -> None:
     job = await world.register(world.now_us)
     lease = await world.own_all()
     key, token = await world.arm(lease, job, world.now_us)
-    failed = world.settled(key, token, RunState.RETRYING, retry_at_us=world.now_us)
-    await world.runs.settle([replace(failed, started_at_us=None)])
+    failed = world.settled(
+        key, token, RunState.RETRYING, retry_at_us=world.now_us, started_at_us=None
+    )
+    await world.runs.settle([failed])
     _, (attempt,) = await world.history.get_run(world.caller, key)
     assert attempt.started_at_us is None
 

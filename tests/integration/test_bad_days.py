@@ -30,7 +30,7 @@ from wheelsched.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
-from wheelsched.ports import Claim, ClaimedRun, Lease, Settled
+from wheelsched.ports import Claim, ClaimedRun, Ending, Lease, Settled
 from wheelsched.store.account import server_account
 from wheelsched.store.connection import Connection
 from wheelsched.store.database import Database
@@ -39,6 +39,7 @@ from wheelsched.store.postgres import PostgresStore
 
 DUE_US = 1_800_000_000_000_000
 TTL_US = 60_000_000
+SUCCEEDED = Ending(state=RunState.SUCCEEDED)
 TENANT = uuid4()
 
 
@@ -121,8 +122,8 @@ async def test_a_connection_cut_after_the_commit_was_sent(
         (checked,) = await store.runs.recheck([key])
         assert (checked.run.state, checked.run.token) == (RunState.ARMED, 1)
 
-        done = Settled(key=key, token=1, state=RunState.SUCCEEDED)
-        other = Settled(key=RunKey(other_id, DUE_US), token=1, state=RunState.SUCCEEDED)
+        done = Settled(key, 1, SUCCEEDED)
+        other = Settled(RunKey(other_id, DUE_US), 1, SUCCEEDED)
         assert await store.runs.settle([other]) == set()
         proxy.hold_answers()
         settling = asyncio.create_task(store.runs.settle([done]))
@@ -233,7 +234,7 @@ async def test_a_snapshot_held_open_elsewhere_stops_nothing(
             )
             assert await store.timers.arm(lease, [moved]) == set()
             key = RunKey(job_id, due_us)
-            done = Settled(key=key, token=minute + 1, state=RunState.SUCCEEDED)
+            done = Settled(key, minute + 1, SUCCEEDED)
             assert await store.runs.settle([done]) == set()
             await store.leases.renew(lease, TTL_US)
 

@@ -20,7 +20,7 @@ from wheelsched.core.outcome import Outcome, Succeeded, TransportFailure, classi
 from wheelsched.core.policy import RetryPolicy
 from wheelsched.core.retry import wait_us
 from wheelsched.errors import StoreError
-from wheelsched.ports import Callback, Caller, Prepared, Route, Settled
+from wheelsched.ports import Callback, Caller, Ending, Prepared, Route, Settled
 from wheelsched.testing import MemoryDispatcher
 from wheelsched.testing.dispatcher import MemoryPrepared
 
@@ -127,17 +127,16 @@ class Workers:
         await self._scene.clock.sleep(self._random.randint(1, callback.timeout_us // 2_000) * MS)
         is_ok = self._random.random() < 0.7
         now_us = self._scene.database_us()
-        settled = Settled(
-            key=callback.key,
-            token=callback.token,
+        ending = Ending(
             state=RunState.SUCCEEDED if is_ok else RunState.RETRYING,
             started_at_us=now_us,
             finished_at_us=now_us,
             retry_at_us=None if is_ok else now_us + wait_us(RetryPolicy(), 1, self._random),
         )
         if not is_ok and callback.attempt >= 3:
-            settled = replace(settled, state=RunState.DEAD, retry_at_us=None)
+            ending = replace(ending, state=RunState.DEAD, retry_at_us=None)
         try:
+            settled = Settled(callback.key, callback.token, ending)
             await self._scene.store.history.answer(caller, settled)
         except StoreError:
             return

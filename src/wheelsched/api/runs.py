@@ -15,7 +15,7 @@ from wheelsched.core.policy import RetryPolicy
 from wheelsched.core.settlement import decide
 from wheelsched.core.state import move_run
 from wheelsched.errors import IllegalMove, JobNotFound, RunNotLive, TokenStale
-from wheelsched.ports import Caller, HistoryStore, JobStore, Settled
+from wheelsched.ports import Caller, Ending, HistoryStore, JobStore, Settled
 from wheelsched.wire.run import (
     CancelAnswer,
     CompleteRequest,
@@ -174,15 +174,14 @@ class Runs:
             state = move_run(run.state, settlement.event)
         except IllegalMove:
             raise TokenStale from None
-        return Settled(
-            key=run.key,
-            token=token,
+        ending = Ending(
             state=state,
             started_at_us=_began_us(run, now_us),
             finished_at_us=now_us,
             error=outcome.error if isinstance(outcome, Failed | Rejected) else None,
             retry_at_us=settlement.retry_at_us,
         )
+        return Settled(run.key, token, ending)
 
     async def _retry_policy(self, caller: Caller, run: Run) -> RetryPolicy:
         try:

@@ -47,19 +47,19 @@ class Histogram(Struct, kw_only=True):
     def count(self) -> int:
         return sum(self.counts)
 
-    def observe(self, value_us: int) -> None:
+    def observe(self, value_us: int, times: int = 1) -> None:
         # `_bucket_of`, written out: this is called for every run, and a call costs as much again.
         if value_us > self.max_us:
             value_us = self.max_us = min(value_us, LARGEST_US)
         if value_us >= _EXACT:
             shift = value_us.bit_length() - _KEPT_BITS
-            self.counts[(shift << _BITS) + (value_us >> shift)] += 1
-            self.sum_us += value_us
+            self.counts[(shift << _BITS) + (value_us >> shift)] += times
+            self.sum_us += value_us * times
         elif value_us > 0:
-            self.counts[value_us] += 1
-            self.sum_us += value_us
+            self.counts[value_us] += times
+            self.sum_us += value_us * times
         else:
-            self.counts[0] += 1
+            self.counts[0] += times
 
     def observe_many(self, values_us: Iterable[int]) -> None:
         observe = self.observe

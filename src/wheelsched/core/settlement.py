@@ -21,7 +21,6 @@ class Settlement(Struct, frozen=True, kw_only=True):
 
     event: RunEvent
     retry_at_us: int | None = None
-    job_event: JobEvent | None = None
 
 
 _SUCCEEDED = Settlement(event=RunEvent.SUCCEED)  # nearly all of them, in one object
@@ -41,9 +40,12 @@ def decide(
         case Failed() if attempt < policy.max_attempts:
             wait = wait_us(policy, attempt, random, retry_after_us=outcome.retry_after_us)
             return Settlement(event=RunEvent.FAIL, retry_at_us=now_us + wait)
-        case Failed() | Rejected():
+        case Failed() | Rejected() | Gone():
             return Settlement(event=RunEvent.DIE)
-        case Gone():
-            return Settlement(event=RunEvent.DIE, job_event=JobEvent.GONE)
         case never:
             assert_never(never)
+
+
+def job_event(outcome: Outcome) -> JobEvent | None:
+    """What an outcome does to the job of its run, if anything."""
+    return JobEvent.GONE if isinstance(outcome, Gone) else None

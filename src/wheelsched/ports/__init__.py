@@ -17,7 +17,7 @@ from wheelsched.ports.idempotency import IdempotencyStore, KeptAnswer, KeyedRequ
 from wheelsched.ports.jobs import Acknowledged, Deleted, JobFilter, JobStore, Registration, planned
 from wheelsched.ports.leases import Lease, LeaseStore, Ownership, ShardView, Survey
 from wheelsched.ports.plans import Judge, Plan, Planned, PlanStore, Unplanned
-from wheelsched.ports.runs import Adoption, Checked, RunStore, Settled
+from wheelsched.ports.runs import Adoption, Checked, Ending, RunStore, Settled
 from wheelsched.ports.stores import Stores
 from wheelsched.ports.tenants import Caller, Tenant, TenantStore, Token
 from wheelsched.ports.timers import (
@@ -48,6 +48,7 @@ __all__ = [
     "DeadFilter",
     "Deleted",
     "Dispatcher",
+    "Ending",
     "Hint",
     "HintSource",
     "HistoryStore",

@@ -12,11 +12,12 @@ from wheelsched.core.model import Run, RunKey, RunState, SkipReason
 from wheelsched.ports.leases import Lease
 
 
-class Settled(Struct, frozen=True, kw_only=True):
-    """An outcome and what it makes of its run."""
+class Ending(Struct, frozen=True, kw_only=True, gc=False):
+    """How an attempt ended, and what that makes of its run.
 
-    key: RunKey
-    token: int
+    Attempts that came back together share one: a store is told of it once for all of them.
+    """
+
     state: RunState
     started_at_us: int | None = None
     finished_at_us: int | None = None
@@ -25,6 +26,14 @@ class Settled(Struct, frozen=True, kw_only=True):
     error: str | None = None
     retry_at_us: int | None = None
     skip_reason: SkipReason | None = None
+
+
+class Settled(Struct, frozen=True, gc=False):
+    """A run, and the ending of the attempt that was given the token."""
+
+    key: RunKey
+    token: int
+    ending: Ending
 
 
 class Adoption(Struct, frozen=True):

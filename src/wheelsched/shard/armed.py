@@ -55,7 +55,8 @@ class ArmedRun(Struct, eq=False, kw_only=True, gc=False):
 
 
 class Batch(Struct, eq=False, gc=False):
-    """Runs of one route that go out together, in one request."""
+    """Runs of one route that go out together, in one request: for one time, all of them first
+    attempts or none."""
 
     route: Route
     lane: Lane

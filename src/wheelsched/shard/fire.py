@@ -16,6 +16,8 @@ between: a crowd delays neither the answers of the others nor the next tick.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from uuid import UUID
 
 import structlog
@@ -204,10 +206,10 @@ class Fire:
 
     def _put_together(self, runs: Sequence[ArmedRun]) -> None:
         """Queues runs, in as few requests as their targets allow."""
-        volleys: dict[UUID, Volley] = {}
+        volleys: dict[tuple[UUID, int], Volley] = {}
         for run in runs:
-            tenant_id = run.route.tenant_id
-            volleys.setdefault(tenant_id, Volley(tenant_id, run.fire_at_us)).add(run)
+            place = (run.route.tenant_id, run.fire_at_us)
+            volleys.setdefault(place, Volley(*place)).add(run)
         for volley in volleys.values():
             for batch in volley.batches:
                 self._put(batch)
@@ -286,9 +288,12 @@ class Fire:
         self._answered(batch, outcomes, self._context.clock.now_us())
 
     def _answered(self, batch: Batch, outcomes: Sequence[Outcome], now_us: int) -> None:
-        for run, outcome in zip(batch.runs, outcomes, strict=True):
-            if not run.is_withdrawn:
-                self._settle(Report(run=run, outcome=outcome, finished_us=now_us))
+        """Reports those together that came back with the same."""
+        pairs = zip(outcomes, batch.runs, strict=True)
+        for outcome, alike in groupby(pairs, itemgetter(0)):
+            runs = [run for _, run in alike if not run.is_withdrawn]
+            if runs:
+                self._settle(Report(runs=runs, outcome=outcome, finished_us=now_us))
 
     def _unsent(self, job_id: UUID) -> list[ArmedRun]:
         unfinished = self._context.unfinished

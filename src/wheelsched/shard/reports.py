@@ -3,6 +3,8 @@
 Invariant: each carries the token under which it was made: settle writes nothing under another.
 """
 
+from collections.abc import Sequence
+
 import structlog
 from msgspec import Struct
 
@@ -17,15 +19,27 @@ UNPREPARED = "its request could not be made from the definition of its job"
 
 
 class Report(Struct, eq=False, kw_only=True, gc=False):
-    """What an attempt came back with."""
+    """What attempts came back with that went out together: at one moment, for one time, and all
+    of them the first of their runs or none."""
 
-    run: ArmedRun
+    runs: Sequence[ArmedRun]
     outcome: Outcome
     finished_us: int
 
+    def __len__(self) -> int:
+        return len(self.runs)
+
     @property
-    def key(self) -> RunKey:
-        return self.run.key
+    def keys(self) -> list[RunKey]:
+        return [run.key for run in self.runs]
+
+    @property
+    def lateness_us(self) -> int | None:
+        """Of first attempts: how long after their time they went to the socket."""
+        run = self.runs[0]
+        if run.started_us is None or not run.is_first:
+            return None
+        return max(run.started_us - run.fire_at_us, 0)
 
 
 class Ruling(Struct, eq=False, kw_only=True, gc=False):
@@ -36,6 +50,13 @@ class Ruling(Struct, eq=False, kw_only=True, gc=False):
     state: RunState
     skip_reason: SkipReason | None = None
     error: str | None = None
+
+    def __len__(self) -> int:
+        return 1
+
+    @property
+    def keys(self) -> list[RunKey]:
+        return [self.key]
 
 
 def buried(run: Run) -> Ruling:

@@ -12,33 +12,33 @@ socket, reports wait, for a while.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, groupby
+from operator import attrgetter
 from random import Random
+from typing import NamedTuple
 from uuid import UUID
 
 import structlog
 from msgspec import Struct
 
-from wheelsched.core import settlement
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import FINAL_STATES, RunKey, RunState
-from wheelsched.core.outcome import told
 from wheelsched.core.partition import partition_of
-from wheelsched.core.state import JobEvent, move_run
 from wheelsched.logs import about_run
-from wheelsched.ports import Retry, Settled
+from wheelsched.ports import Ending, Retry, Settled
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.context import Context
+from wheelsched.shard.endings import end_attempts, end_ruled, gone_jobs
 from wheelsched.shard.patience import InParts
-from wheelsched.shard.portions import in_portions
 from wheelsched.shard.reports import Report, Ruling
 from wheelsched.shard.retries import Retries
 
 log = structlog.get_logger("wheelsched.shard")
 
-BATCH = 1_000
+BATCH = 1_000  # runs; a request may bring some more
 AT_ONCE = 2  # batches being written: the database writes one while another is made or followed
 LINGER_NS = 20_000_000  # how long the first report of a batch waits for others
-TURN = 100  # reports followed up in one turn of the loop
+TURN = 100  # runs followed up in one turn of the loop, or those of one request
 MOST_LINGER_US = SECOND  # how long reports give way to runs that are due
 FINISH_NS = 1_000_000_000  # how long a job that is over waits for others, unless a batch is full
 
@@ -49,6 +49,13 @@ class Sequels(Struct, frozen=True):
     ended: Callable[[RunKey, int], None]  # an attempt, and with it the run
     accepted: Callable[[ArmedRun], None]
     gives_way: Callable[[], bool]
+
+
+class Unwritten(NamedTuple):
+    """Of a batch, the runs whose outcome was stale, and those of which the store keeps nothing."""
+
+    stale: set[RunKey]
+    refused: set[RunKey]
 
 
 class Settle:
@@ -62,6 +69,7 @@ class Settle:
         self._sequels = sequels
         self._random = random
         self._reports: deque[Report | Ruling] = deque()
+        self._reported = 0  # the runs in them
         self._writes: set[asyncio.Task[None]] = set()  # under way
         self._writing: set[RunKey] = set()  # the runs in them
         self._arrived = asyncio.Event()
@@ -76,6 +84,7 @@ class Settle:
         if isinstance(report, Ruling):
             self._context.unfinished.rule(report.key)
         self._reports.append(report)
+        self._reported += len(report)
         self._is_idle.clear()
         self._arrived.set()
 
@@ -102,7 +111,7 @@ class Settle:
     async def _linger(self) -> None:
         """Waits for company, and until what is due is on its way."""
         clock, tenure = self._context.clock, self._context.tenure
-        if len(self._reports) < BATCH:
+        if self._reported < BATCH:
             await clock.sleep(LINGER_NS)
         until_us = tenure.now_us() + MOST_LINGER_US
         while self._sequels.gives_way() and tenure.now_us() < until_us:
@@ -110,12 +119,12 @@ class Settle:
 
     async def _write_some(self, tasks: asyncio.TaskGroup) -> None:
         """Begins to write a batch; ends when all are written, or when there is work for another."""
-        batch = self._take()
+        batch, keys = self._take()
         if batch:
-            write = tasks.create_task(self._write(batch))
+            write = tasks.create_task(self._write(batch, keys))
             self._writes.add(write)
             write.add_done_callback(self._writes.discard)
-        most = AT_ONCE if batch and len(self._reports) >= BATCH else 1
+        most = AT_ONCE if batch and self._reported >= BATCH else 1
         while len(self._writes) >= most:
             await asyncio.wait(self._writes, return_when=asyncio.FIRST_COMPLETED)
 
@@ -125,7 +134,8 @@ class Settle:
 
     async def carry(self, runs: Sequence[ArmedRun]) -> None:
         """Writes that this shard brings these runs to their end, whoever owns their partition."""
-        settled = [Settled(key=run.key, token=run.token, state=RunState.RUNNING) for run in runs]
+        carried = Ending(state=RunState.RUNNING)
+        settled = [Settled(run.key, run.token, carried) for run in runs]
         for start in range(0, len(settled), BATCH):
             part = settled[start : start + BATCH]
             await self._insist(part)
@@ -136,7 +146,7 @@ class Settle:
         while True:
             await self._is_over.wait()
             await clock.sleep(FINISH_NS if len(self._over) < BATCH else LINGER_NS)
-            if len(self._reports) >= BATCH:
+            if self._reported >= BATCH:
                 continue
             over = [self._over.popleft() for _ in range(min(BATCH, len(self._over)))]
             if not self._over:
@@ -157,60 +167,76 @@ class Settle:
             self._over.append(key.job_id)
             self._is_over.set()
 
-    def _take(self) -> list[Report | Ruling]:
-        """A batch of which no run is in it twice, or being written."""
-        taken: dict[RunKey, Report | Ruling] = {}
+    def _take(self) -> tuple[list[Report | Ruling], set[RunKey]]:
+        """A batch of which no run is being written, or is in two reports; with its runs."""
+        taken: list[Report | Ruling] = []
+        taken_keys: set[RunKey] = set()
         reports, writing = self._reports, self._writing
-        while reports and len(taken) < BATCH:
-            key = reports[0].key
-            if key in taken or key in writing:
+        while reports and len(taken_keys) < BATCH:
+            keys = reports[0].keys
+            if not (taken_keys.isdisjoint(keys) and writing.isdisjoint(keys)):
                 break
-            taken[key] = reports.popleft()
-        return list(taken.values())
+            taken.append(reports.popleft())
+            taken_keys.update(keys)
+        self._reported -= sum(map(len, taken))
+        return taken, taken_keys
 
-    async def _write(self, reports: Sequence[Report | Ruling]) -> None:
-        keys = [report.key for report in reports]
-        self._writing.update(keys)
+    async def _write(self, reports: Sequence[Report | Ruling], keys: set[RunKey]) -> None:
+        self._writing |= keys
         try:
             await self._write_batch(reports)
         finally:
-            self._writing.difference_update(keys)
+            self._writing -= keys
+
+    def _end_attempts(self, report: Report | Ruling, now_us: int) -> list[Settled]:
+        if isinstance(report, Ruling):
+            return [end_ruled(report, now_us)]
+        if (lateness_us := report.lateness_us) is not None:
+            self._context.vitals.runs.lateness.observe(lateness_us, len(report))
+        return end_attempts(report, now_us, self._random)
 
     async def _write_batch(self, reports: Sequence[Report | Ruling]) -> None:
         context = self._context
         now_us = context.clock.now_us()
-        gone: dict[UUID, int] = {}  # jobs to pause, with the version that was sent
-        settled = [self._decide(report, now_us, gone) for report in reports]
+        parts = [self._end_attempts(report, now_us) for report in reports]
+        settled = list(chain.from_iterable(parts))
         started_us = context.tenure.now_us()
         answer = await self._insist(settled)
-        stale, refused = set(answer.answers), {one.key for one in answer.refused}
         context.vitals.store.settles.observe(context.tenure.now_us() - started_us, len(settled))
-        pairs = zip(reports, settled, strict=True)
-        async for portion in in_portions(context.clock, pairs, TURN):
-            for report, written in portion:
-                self._written(report, written, stale=stale, refused=refused)
-        await self._pause(gone)
+        unwritten = Unwritten(set(answer.answers), {one.key for one in answer.refused})
+        followed = 0
+        for report, written in zip(reports, parts, strict=True):
+            self._written(report, written, unwritten)
+            followed += len(report)
+            if followed >= TURN:
+                followed = 0
+                await context.clock.sleep(0)
+        await self._pause(gone_jobs(reports))
 
     def _written(
-        self,
-        report: Report | Ruling,
-        written: Settled,
-        *,
-        stale: set[RunKey],
-        refused: set[RunKey],
+        self, report: Report | Ruling, settled: Sequence[Settled], unwritten: Unwritten
     ) -> None:
         if isinstance(report, Ruling):
             self._context.unfinished.ruling_written(report.key)
-        if written.key in refused:
-            return  # it stays live here: sending it again would be refused again
-        if written.key in stale:
-            self._context.vitals.runs.stale_outcomes += 1
-            log.info("outcome.stale", **about_run(written.key, written.token))
-            if not self._context.unfinished.has_later(written.key, written.token):
-                self._end(written.key, written.token)
-        else:
-            self._count(written)
-            self._follow(report, written)
+        if any(unwritten):
+            settled = [written for written in settled if self._is_written(written, unwritten)]
+        for ending, alike in groupby(settled, attrgetter("ending")):
+            written = list(alike)
+            self._count(ending, len(written))
+            self._follow(report, ending, written)
+
+    def _is_written(self, settled: Settled, unwritten: Unwritten) -> bool:
+        """Whether it is, and if not, what follows from that."""
+        key, token = settled.key, settled.token
+        if key in unwritten.refused:
+            return False  # it stays live here: sending it again would be refused again
+        if key not in unwritten.stale:
+            return True
+        self._context.vitals.runs.stale_outcomes += 1
+        log.info("outcome.stale", **about_run(key, token))
+        if not self._context.unfinished.has_later(key, token):
+            self._end(key, token)
+        return False
 
     async def _insist(self, settled: Sequence[Settled]) -> InParts[RunKey, Settled]:
         return await self._context.patience.insist_in_parts(
@@ -223,66 +249,37 @@ class Settle:
             "run.settle", lambda: runs.settle(settled), even_if_refused=False
         )
 
-    def _decide(self, report: Report | Ruling, now_us: int, gone: dict[UUID, int]) -> Settled:
-        if isinstance(report, Ruling):
-            return Settled(
-                key=report.key,
-                token=report.token,
-                state=report.state,
-                finished_at_us=now_us,
-                skip_reason=report.skip_reason,
-                error=report.error,
-            )
-        run = report.run
-        decided = settlement.decide(
-            run.rules.retry,
-            report.outcome,
-            attempt=run.attempt,
-            now_us=now_us,
-            random=self._random,
-        )
-        if decided.job_event is JobEvent.GONE:
-            gone[run.key.job_id] = run.version
-        http_status, error = told(report.outcome)
-        return Settled(
-            key=run.key,
-            token=run.token,
-            state=move_run(RunState.ARMED, decided.event),
-            started_at_us=run.started_us,
-            finished_at_us=report.finished_us,
-            lateness_us=self._lateness_us(run),
-            http_status=http_status,
-            error=error,
-            retry_at_us=decided.retry_at_us,
-        )
-
-    def _lateness_us(self, run: ArmedRun) -> int | None:
-        """Of a first attempt: how long after its time it went to the socket."""
-        if run.started_us is None or not run.is_first:
-            return None
-        lateness_us = max(run.started_us - run.fire_at_us, 0)
-        self._context.vitals.runs.lateness.observe(lateness_us)
-        return lateness_us
-
-    def _count(self, written: Settled) -> None:
+    def _count(self, ending: Ending, count: int) -> None:
         runs = self._context.vitals.runs
-        runs.entered[written.state] += 1
-        runs.retries += written.state is RunState.RETRYING
-        if written.skip_reason is not None:
-            runs.skipped[written.skip_reason] += 1
+        runs.entered[ending.state] += count
+        if ending.state is RunState.RETRYING:
+            runs.retries += count
+        if ending.skip_reason is not None:
+            runs.skipped[ending.skip_reason] += count
 
-    def _follow(self, report: Report | Ruling, written: Settled) -> None:
-        context = self._context
-        if isinstance(report, Ruling) or written.state in FINAL_STATES:
-            self._end(written.key, written.token)
-        elif not context.tenure.holds(partition_of(report.key.job_id)):
-            context.unfinished.end(report.key, written.token)  # the next attempt is its owner's
-        elif written.retry_at_us is not None:
-            context.unfinished.pause(report.key)
-            self._retries.put(Retry(report.key, written.retry_at_us))
+    def _follow(self, report: Report | Ruling, ending: Ending, settled: Sequence[Settled]) -> None:
+        """What follows for runs of a report that have the same ending."""
+        if isinstance(report, Ruling) or ending.state in FINAL_STATES:
+            for written in settled:
+                self._end(written.key, written.token)
+            return
+        staying = {written.key for written in settled if self._stays(written)}
+        if ending.retry_at_us is not None:
+            for key in staying:
+                self._retries.put(Retry(key, ending.retry_at_us))
         else:
-            context.unfinished.pause(report.key)
-            self._sequels.accepted(report.run)
+            for run in report.runs:
+                if run.key in staying:
+                    self._sequels.accepted(run)
+
+    def _stays(self, written: Settled) -> bool:
+        """Whether a run that goes on does so here; if not, its next attempt is its owner's."""
+        context = self._context
+        if context.tenure.holds(partition_of(written.key.job_id)):
+            context.unfinished.pause(written.key)
+            return True
+        context.unfinished.end(written.key, written.token)
+        return False
 
     async def _pause(self, gone: Mapping[UUID, int]) -> None:
         """Pauses the jobs whose worker wants no more of them."""

@@ -23,10 +23,10 @@ class Volley(Struct, eq=False):
     tenant_id: UUID
     fire_at_us: int
     batches: list[Batch] = field(default_factory=list)
-    open: dict[tuple[Route, Lane, int], Batch] = field(default_factory=dict)
+    open: dict[tuple[Route, Lane, int, bool], Batch] = field(default_factory=dict)
 
     def add(self, run: ArmedRun) -> None:
-        kind = (run.route, run.lane, run.priority)
+        kind = (run.route, run.lane, run.priority, run.is_first)
         batch = self.open.get(kind)
         if batch is None or batch.is_full:
             batch = Batch(run.route, run.lane, run.priority, self.fire_at_us, [])

@@ -137,4 +137,4 @@ class Watch:
             return
         del self._watched[run.key]
         outcome = classify(TransportFailure.HEARTBEAT_MISSED, now_us=now_us)
-        self._outlets.settle(Report(run=run, outcome=outcome, finished_us=now_us))
+        self._outlets.settle(Report(runs=(run,), outcome=outcome, finished_us=now_us))

@@ -4,14 +4,40 @@ Invariant: an outcome changes its run only while the run is live and has the out
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from wheelsched.core.model import RunKey
 from wheelsched.core.storable import storable_status, storable_text
-from wheelsched.ports import Settled
+from wheelsched.ports import Ending, Settled
 from wheelsched.store.connection import Connection
 from wheelsched.store.queries import load_queries
 
 QUERIES = load_queries("outcomes.sql")
+
+
+class Stretch(NamedTuple):
+    """Neighbours that share their due time and their ending; positions count from 1."""
+
+    first: int
+    last: int
+    due_us: int
+    ending: Ending
+
+
+def in_stretches(settled: Sequence[Settled]) -> list[Stretch]:
+    """The outcomes, cut where the due time or the ending changes.
+
+    To encode a value takes longer than whatever else is done here for a run: what half a million
+    runs of one second share is sent once for a batch of them.
+    """
+    stretches = []
+    first, due_us, ending = 1, settled[0].key.due_us, settled[0].ending
+    for position, outcome in enumerate(settled, 1):
+        if outcome.ending is not ending or outcome.key.due_us != due_us:
+            stretches.append(Stretch(first, position - 1, due_us, ending))
+            first, due_us, ending = position, outcome.key.due_us, outcome.ending
+    stretches.append(Stretch(first, len(settled), due_us, ending))
+    return stretches
 
 
 def in_turns(settled: Sequence[Settled]) -> Iterator[Sequence[Settled]]:
@@ -27,19 +53,23 @@ def in_turns(settled: Sequence[Settled]) -> Iterator[Sequence[Settled]]:
 
 async def settle(connection: Connection, settled: Sequence[Settled]) -> list[Settled]:
     """Writes outcomes, and gives those that changed nothing."""
+    stretches = in_stretches(settled)
+    endings = [stretch.ending for stretch in stretches]
     row = await connection.fetchrow(
         QUERIES["settle"],
         [outcome.key.job_id for outcome in settled],
-        [outcome.key.due_us for outcome in settled],
         [outcome.token for outcome in settled],
-        [outcome.state for outcome in settled],
-        [outcome.started_at_us for outcome in settled],
-        [outcome.finished_at_us for outcome in settled],
-        [outcome.lateness_us for outcome in settled],
-        [storable_status(outcome.http_status) for outcome in settled],
-        [storable_text(outcome.error) for outcome in settled],
-        [outcome.retry_at_us for outcome in settled],
-        [outcome.skip_reason for outcome in settled],
+        [stretch.first for stretch in stretches],
+        [stretch.last for stretch in stretches],
+        [stretch.due_us for stretch in stretches],
+        [ending.state for ending in endings],
+        [ending.started_at_us for ending in endings],
+        [ending.finished_at_us for ending in endings],
+        [ending.lateness_us for ending in endings],
+        [storable_status(ending.http_status) for ending in endings],
+        [storable_text(ending.error) for ending in endings],
+        [ending.retry_at_us for ending in endings],
+        [ending.skip_reason for ending in endings],
     )
     assert row
     if row["changed"] == len(settled):
@@ -55,9 +85,9 @@ async def note_stale(connection: Connection, unchanged: Sequence[Settled]) -> se
         [outcome.key.job_id for outcome in unchanged],
         [outcome.key.due_us for outcome in unchanged],
         [outcome.token for outcome in unchanged],
-        [outcome.started_at_us for outcome in unchanged],
-        [outcome.finished_at_us for outcome in unchanged],
-        [storable_status(outcome.http_status) for outcome in unchanged],
-        [storable_text(outcome.error) for outcome in unchanged],
+        [outcome.ending.started_at_us for outcome in unchanged],
+        [outcome.ending.finished_at_us for outcome in unchanged],
+        [storable_status(outcome.ending.http_status) for outcome in unchanged],
+        [storable_text(outcome.ending.error) for outcome in unchanged],
     )
     return {RunKey(row["job_id"], row["due_at"]) for row in rows}

@@ -6,7 +6,7 @@ from wheelsched.core.duration import MINUTE
 from wheelsched.core.model import DRAFT_STATES, JobState, RunState
 from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
 from wheelsched.core.policy import RetryPolicy
-from wheelsched.core.settlement import Settlement, decide
+from wheelsched.core.settlement import Settlement, decide, job_event
 from wheelsched.core.state import JobEvent, RunEvent, move_job, move_run
 from wheelsched.errors import InvalidAttempt
 
@@ -60,7 +60,9 @@ def test_a_rejection_kills_the_run_at_once() -> None:
 
 
 def test_gone_kills_the_run_and_pauses_the_job() -> None:
-    assert settled(Gone(error="410")) == Settlement(event=RunEvent.DIE, job_event=JobEvent.GONE)
+    gone = Gone(error="410")
+    assert settled(gone) == Settlement(event=RunEvent.DIE)
+    assert job_event(gone) is JobEvent.GONE
 
 
 @pytest.mark.parametrize("state", [RunState.ARMED, RunState.RUNNING])
@@ -76,9 +78,9 @@ def test_every_settlement_is_a_legal_move_of_the_run_and_of_any_job(
     settlement = settled(outcome, attempt)
     moved = move_run(state, settlement.event)
     assert (settlement.retry_at_us is not None) == (moved is RunState.RETRYING)
-    if settlement.job_event is not None:
+    if (event := job_event(outcome)) is not None:
         for job_state in set(JobState) - DRAFT_STATES:  # which have no runs
-            assert move_job(job_state, settlement.job_event) is not JobState.ACTIVE
+            assert move_job(job_state, event) is not JobState.ACTIVE
 
 
 @pytest.mark.parametrize("attempt", [1, 4])

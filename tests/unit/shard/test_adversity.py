@@ -28,6 +28,7 @@ from wheelsched.ports import (
     Checked,
     Claim,
     ClaimedRetry,
+    Ending,
     Lease,
     Prepared,
     Route,
@@ -331,7 +332,8 @@ async def test_who_waits_for_a_carried_run_goes_on_when_it_has_ended(world: Step
 
     async def adopt_too_late(lease: Lease, adoptions: Sequence[Adoption]) -> set[RunKey]:
         for adoption in adoptions:  # the last word of whoever carried it comes just before
-            ended = Settled(key=adoption.key, token=adoption.old_token, state=RunState.SUCCEEDED)
+            succeeded = Ending(state=RunState.SUCCEEDED)
+            ended = Settled(adoption.key, adoption.old_token, succeeded)
             await world.store.runs.settle([ended])
         return await adopt(lease, adoptions)
 

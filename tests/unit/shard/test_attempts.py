@@ -9,7 +9,7 @@ from wheelsched.core.duration import SECOND
 from wheelsched.core.model import JobState, RunState
 from wheelsched.core.outcome import Failed, Outcome
 from wheelsched.core.policy import RetryPolicy
-from wheelsched.ports import Callback, Route, Settled
+from wheelsched.ports import Callback, Ending, Route, Settled
 
 
 async def test_a_failed_run_is_tried_again_with_the_same_key_and_a_greater_token(
@@ -73,7 +73,7 @@ async def test_an_accepted_run_is_the_workers_while_it_is_heard_of(world: World)
         await world.advance(4)
         assert await world.store.history.heartbeat(world.caller, callback.key, callback.token)
     assert await world.states(job) == [RunState.RUNNING]
-    done = Settled(key=callback.key, token=callback.token, state=RunState.SUCCEEDED)
+    done = Settled(callback.key, callback.token, Ending(state=RunState.SUCCEEDED))
     assert await world.store.history.answer(world.caller, done)
     await world.advance(60)
     assert len(world.arrived) == 1

@@ -10,7 +10,7 @@ from wheelsched.core.duration import SECOND
 from wheelsched.core.model import RunKey, RunState
 from wheelsched.core.outcome import Accepted, Failed, Outcome, Succeeded
 from wheelsched.core.policy import OnOverlap, OverlapPolicy
-from wheelsched.ports import Callback, Route, Settled
+from wheelsched.ports import Callback, Ending, Route, Settled
 
 SLOW_S = 15
 OFTEN = ShardConfig(refresh_us=10 * SECOND)  # compares what it knows with the database this often
@@ -83,15 +83,13 @@ async def test_the_outcome_of_an_earlier_attempt_does_not_end_a_later_one(world:
     async def fail() -> None:
         run, now_us = (await world.runs(job))[0], world.now_us()
         assert run.token is not None
-        failed = Settled(
-            key=run.key,
-            token=run.token,
+        failed = Ending(
             state=RunState.RETRYING,
             started_at_us=now_us,
             finished_at_us=now_us,
             retry_at_us=now_us + SECOND,
         )
-        assert await world.store.history.answer(world.caller, failed)
+        assert await world.store.history.answer(world.caller, Settled(run.key, run.token, failed))
 
     world.handler = accept
     world.slow_from_s = 13

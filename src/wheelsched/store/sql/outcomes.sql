@@ -1,16 +1,21 @@
 -- name: settle
 -- Fenced by token: a run that was taken over has another. Only a live run is changed, so that a
--- replay changes nothing.
+-- replay changes nothing. An ending comes once for the stretch of runs that share it.
 WITH given AS (
-    SELECT * FROM unnest(
-        $1::uuid[], $2::timestamptz[], $3::bigint[], $4::text[], $5::timestamptz[],
-        $6::timestamptz[], $7::bigint[], $8::smallint[], $9::text[], $10::timestamptz[],
-        $11::text[]
-    ) WITH ORDINALITY AS settled (
-        job_id, due_at, token, state, started_at,
+    SELECT run.job_id, run.token, stretch.first_run + run.place - 1 AS position, stretch.*
+    FROM unnest(
+        $3::integer[], $4::integer[], $5::timestamptz[], $6::text[], $7::timestamptz[],
+        $8::timestamptz[], $9::bigint[], $10::smallint[], $11::text[], $12::timestamptz[],
+        $13::text[]
+    ) AS stretch (
+        first_run, last_run, due_at, state, started_at,
         finished_at, lateness_us, http_status, error, retry_at,
-        skip_reason, position
+        skip_reason
     )
+    CROSS JOIN LATERAL unnest(
+        ($1::uuid[])[stretch.first_run:stretch.last_run],
+        ($2::bigint[])[stretch.first_run:stretch.last_run]
+    ) WITH ORDINALITY AS run (job_id, token, place)
 ), changed AS (
     UPDATE runs
     SET state = given.state,
