@@ -161,7 +161,8 @@ class Settle:
 
     def _end(self, key: RunKey, token: int) -> None:
         """A run has ended with this attempt, and perhaps its job with it."""
-        self._sequels.ended(key, token)
+        if not self._context.unfinished.end_alone(key, token):
+            self._sequels.ended(key, token)
         if key.job_id in self._ending and not self._context.unfinished.has_any(key.job_id):
             self._ending.discard(key.job_id)
             self._over.append(key.job_id)

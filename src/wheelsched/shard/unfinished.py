@@ -27,13 +27,14 @@ class LiveRun(Struct, eq=False, kw_only=True, gc=False):
 
 
 class Unfinished:
-    """What is unfinished, by job. Most jobs have one run, so that an armed one stands alone; a job
-    that is caught up has thousands, so that each is found by its key."""
+    """What is unfinished, by job. Most jobs have one run, so that one stands alone, armed or live,
+    and nothing is made for it; a job that is caught up has thousands armed, so that each is found
+    by its key."""
 
     def __init__(self) -> None:
         self._armed: dict[UUID, ArmedRun | dict[RunKey, ArmedRun]] = {}
         self._waiting: dict[UUID, list[ArmedRun]] = {}
-        self._live: dict[UUID, tuple[LiveRun, ...]] = {}
+        self._live: dict[UUID, ArmedRun | tuple[LiveRun, ...]] = {}
         self._ruled: set[RunKey] = set()
         self._armed_count = 0
         self._live_count = 0
@@ -89,7 +90,7 @@ class Unfinished:
         """The runs of a job with an attempt that is armed or under way here."""
         for run in self.armed_of(job_id):
             yield run.key
-        for live in self._live.get(job_id, ()):
+        for live in self.live_of(job_id):
             if live.armed is not None:
                 yield live.key
 
@@ -135,8 +136,20 @@ class Unfinished:
             return False
         del self._armed[job_id]
         self._armed_count -= 1
-        self._live[job_id] = (LiveRun(key=run.key, token=run.token, armed=run),)
+        self._live[job_id] = run
         self._live_count += 1
+        return True
+
+    def end_alone(self, key: RunKey, token: int) -> bool:
+        """Ends a live run if it was begun so, and nothing of its job waits for that."""
+        job_id = key.job_id
+        run = self._live.get(job_id)
+        if type(run) is not ArmedRun or run.token != token or run.key != key:
+            return False
+        if job_id in self._waiting:
+            return False
+        del self._live[job_id]
+        self._live_count -= 1
         return True
 
     def begin(self, run: ArmedRun) -> None:
@@ -158,7 +171,7 @@ class Unfinished:
 
         With a token, that attempt of it has ended: a later one, if there is any, goes on.
         """
-        live = self._live.get(key.job_id, ())
+        live = self.live_of(key.job_id)
         left = [run for run in live if run.key != key or (token is not None and run.token > token)]
         self._live_count -= len(live) - len(left)
         if left:
@@ -171,7 +184,11 @@ class Unfinished:
 
     def live_of(self, job_id: UUID) -> tuple[LiveRun, ...]:
         """The live runs of a job, oldest dispatch first."""
-        return self._live.get(job_id, ())
+        live = self._live.get(job_id, ())
+        if isinstance(live, ArmedRun):
+            live = (LiveRun(key=live.key, token=live.token, armed=live),)
+            self._live[job_id] = live
+        return live
 
     def wait(self, run: ArmedRun) -> None:
         """Lines up an armed run whose time has come behind the unfinished ones of its job."""
@@ -207,7 +224,7 @@ class Unfinished:
 
     def find(self, key: RunKey) -> LiveRun | None:
         """The run, if it is live."""
-        for run in self._live.get(key.job_id, ()):
+        for run in self.live_of(key.job_id):
             if run.key == key:
                 return run
         return None
@@ -221,8 +238,8 @@ class Unfinished:
     def _add(self, live: LiveRun) -> None:
         """A run that goes on keeps its place among those of its job."""
         job_id = live.key.job_id
-        known = self._live.get(job_id)
-        if known is None:
+        known = self.live_of(job_id)
+        if not known:
             self._live[job_id] = (live,)
             self._live_count += 1
         elif any(run.key == live.key for run in known):

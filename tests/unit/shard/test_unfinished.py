@@ -44,6 +44,32 @@ def test_a_run_begins_alone_only_if_nothing_else_of_its_job_is_unfinished() -> N
     assert unfinished.begin_alone(other)
 
 
+def test_a_run_that_began_alone_ends_so_unless_another_waits_or_it_was_looked_at() -> None:
+    unfinished = Unfinished()
+    run, other = armed(1, job_id=JOB), armed(2, job_id=JOB)
+    for _ in range(2):
+        unfinished.arm(run)
+        assert unfinished.begin_alone(run)
+        unfinished.arm(other)
+        assert not unfinished.end_alone(run.key, run.token + 1)
+        assert not unfinished.end_alone(other.key, run.token)
+        unfinished.wait(other)
+        assert not unfinished.end_alone(run.key, run.token)
+        unfinished.take_waiting(other)
+        unfinished.disarm(other)
+        assert unfinished.end_alone(run.key, run.token)
+        assert (unfinished.live_count, unfinished.has_any(JOB)) == (0, False)
+    unfinished.arm(run)
+    assert unfinished.begin_alone(run)
+    (live,) = unfinished.live_of(JOB)
+    assert (live.key, live.token, live.armed) == (run.key, run.token, run)
+    unfinished.pause(run.key)
+    assert not unfinished.has_attempt(run.key)
+    assert not unfinished.end_alone(run.key, run.token)
+    unfinished.end(run.key, run.token)
+    assert (unfinished.live_count, unfinished.has_any(JOB)) == (0, False)
+
+
 def test_live_runs_stand_in_the_order_of_their_dispatch() -> None:
     unfinished = Unfinished()
     later, earlier = armed(2, job_id=JOB), armed(1, job_id=JOB)
