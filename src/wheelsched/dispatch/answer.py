@@ -49,18 +49,16 @@ def _judge_each(batch: Sequence[Prepared], answer: Answer, status: int) -> list[
         error = NO_ARRAY if answer.is_whole else TOO_LONG
         return [reported(ok=False, error=error, http_status=status)] * len(batch)
     succeeded = reported(ok=True, http_status=status)  # most of them, in one object
-    unnamed = reported(ok=False, error=NOT_NAMED, http_status=status)
-    outcomes: list[Outcome] = []
-    for prepared in batch:
-        named = answers.get(prepared.run_id)
-        if named is None:
-            outcomes.append(unnamed)
-        else:
-            outcomes.append(succeeded if named.ok else _judge_failure(named, status))
-    return outcomes
+    named = [answers.get(prepared.run_id) for prepared in batch]
+    return [
+        succeeded if answer is not None and answer.ok else _judge_failure(answer, status)
+        for answer in named
+    ]
 
 
-def _judge_failure(answer: BatchAnswer, status: int) -> Outcome:
+def _judge_failure(answer: BatchAnswer | None, status: int) -> Outcome:
+    if answer is None:
+        return reported(ok=False, error=NOT_NAMED, http_status=status)
     return reported(
         ok=False,
         error=answer.error or "",

@@ -282,8 +282,8 @@ class Fire:
             return
         dispatched = self._context.vitals.dispatch
         dispatched.requests += 1
-        dispatched.sent_bytes += sum(len(run.prepared.content) for run in batch.runs)
-        has_failed = any(isinstance(outcome, Failed) for outcome in outcomes)
+        dispatched.sent_bytes += sum([len(run.prepared.content) for run in batch.runs])
+        has_failed = any(isinstance(outcome, Failed) for outcome, _ in groupby(outcomes))
         self._queue.done(batch, now_us, failed=has_failed)
         self._answered(batch, outcomes, self._context.clock.now_us())
 

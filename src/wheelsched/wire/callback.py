@@ -66,7 +66,7 @@ class BatchElement(Struct, frozen=True, kw_only=True):
     payload: Raw
 
 
-class BatchAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BatchAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What the worker says of one run, in the array that answers such a request."""
 
     run_id: str
@@ -91,16 +91,15 @@ def read_answers(body: bytes) -> dict[str, BatchAnswer] | None:
     mended by another attempt, and a success that was none cannot.
     """
     try:
-        answers: Iterable[BatchAnswer] = _decode_answers(body)
+        answers = _decode_answers(body)
     except UNREADABLE:
         try:
             answers = _well_formed(_decode_raw(body))
         except UNREADABLE:
             return None
-    named: dict[str, BatchAnswer] = {}
-    for answer in answers:
-        if answer.run_id not in named or not answer.ok:
-            named[answer.run_id] = answer
+    named = {answer.run_id: answer for answer in answers}
+    if len(named) < len(answers):
+        named |= {answer.run_id: answer for answer in answers if not answer.ok}
     return named
 
 
