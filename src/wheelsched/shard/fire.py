@@ -23,7 +23,7 @@ from uuid import UUID
 import structlog
 from msgspec import Struct
 
-from wheelsched.core.model import RunKey
+from wheelsched.core.model import Lane, RunKey
 from wheelsched.core.outcome import Failed, Outcome
 from wheelsched.ports import Dispatcher
 from wheelsched.shard.armed import ArmedRun, Batch
@@ -77,9 +77,9 @@ class Fire:
         self._queue_alarm = context.machine.alarm(self.pump)
 
     @property
-    def is_feeding(self) -> bool:
-        """Whether runs whose time has come are still on their way into the queue."""
-        return bool(self._due)
+    def has_due(self) -> bool:
+        """Whether runs whose time has come are still on their way to the socket."""
+        return bool(self._due) or self._queue.queued(Lane.ON_TIME) > 0
 
     async def run(self) -> None:
         """Sends until it is cancelled."""

@@ -55,7 +55,7 @@ class Pipeline:
         self.settle = settle.Settle(
             context,
             retries,
-            settle.Sequels(self._ended, self._accepted, lambda: self.fire.is_feeding),
+            settle.Sequels(self._ended, self._accepted, lambda: self.fire.has_due),
             random,
         )
         self.fire = fire.Fire(

@@ -39,7 +39,7 @@ BATCH = 1_000  # runs; a request may bring some more
 AT_ONCE = 2  # batches being written: the database writes one while another is made or followed
 LINGER_NS = 20_000_000  # how long the first report of a batch waits for others
 TURN = 100  # runs followed up in one turn of the loop, or those of one request
-MOST_LINGER_US = SECOND  # how long reports give way to runs that are due
+GIVE_WAY_US = 2 * SECOND  # how long reports let runs that are due go first, in one stretch
 FINISH_NS = 1_000_000_000  # how long a job that is over waits for others, unless a batch is full
 
 
@@ -70,6 +70,7 @@ class Settle:
         self._random = random
         self._reports: deque[Report | Ruling] = deque()
         self._reported = 0  # the runs in them
+        self._gives_way_until_us: int | None = None  # in a stretch of doing so
         self._writes: set[asyncio.Task[None]] = set()  # under way
         self._writing: set[RunKey] = set()  # the runs in them
         self._arrived = asyncio.Event()
@@ -109,13 +110,21 @@ class Settle:
                     self._arrived.clear()
 
     async def _linger(self) -> None:
-        """Waits for company, and until what is due is on its way."""
+        """Waits for company, and until what is due is on its way.
+
+        A crowd that does not end is given way once, not before every batch.
+        """
         clock, tenure = self._context.clock, self._context.tenure
         if self._reported < BATCH:
             await clock.sleep(LINGER_NS)
-        until_us = tenure.now_us() + MOST_LINGER_US
-        while self._sequels.gives_way() and tenure.now_us() < until_us:
+        while self._sequels.gives_way():
+            now_us = tenure.now_us()
+            if self._gives_way_until_us is None:
+                self._gives_way_until_us = now_us + GIVE_WAY_US
+            elif now_us >= self._gives_way_until_us:
+                return
             await clock.sleep(LINGER_NS)
+        self._gives_way_until_us = None
 
     async def _write_some(self, tasks: asyncio.TaskGroup) -> None:
         """Begins to write a batch; ends when all are written, or when there is work for another."""

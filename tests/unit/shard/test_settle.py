@@ -1,0 +1,71 @@
+"""Stage *settle*: what is written of a request's runs, and when."""
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from tests.unit.shard.world import World
+
+from wheelsched.core.model import JobState, RunState
+from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
+from wheelsched.core.policy import RetryPolicy
+from wheelsched.ports import Callback, Route
+from wheelsched.shard.fire import Fire
+
+ENDINGS: list[tuple[Outcome, RunState]] = [
+    (Succeeded(http_status=200), RunState.SUCCEEDED),
+    (Succeeded(http_status=200), RunState.SUCCEEDED),
+    (Failed(error="busy", http_status=503), RunState.RETRYING),
+    (Failed(error="busy", http_status=503), RunState.RETRYING),
+    (Rejected(error="never"), RunState.DEAD),
+    (Accepted(http_status=202), RunState.RUNNING),
+    (Gone(error="no more"), RunState.DEAD),
+    (Gone(error="no more"), RunState.DEAD),
+    (Succeeded(http_status=200), RunState.SUCCEEDED),
+]
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with World() as world:
+        yield world
+
+
+async def test_each_run_of_a_request_ends_by_its_own_outcome(world: World) -> None:
+    async def answer(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        return [outcome for outcome, _ in ENDINGS]
+
+    world.handler = answer
+    retry = RetryPolicy(max_attempts=2, initial_us=30_000_000)
+    registered = await world.register_many(["+5"] * len(ENDINGS), batch=100, retry=retry)
+    shard = world.start()
+    await world.advance(5.5)
+    (sent,) = world.dispatcher.sent
+    order = [callback.key.job_id for callback in sent.callbacks]
+    jobs = sorted(registered, key=lambda job: order.index(job.job_id))
+    found = [(await world.runs(job))[0] for job in jobs]
+    assert [run.state for run in found] == [state for _, state in ENDINGS]
+    assert {run.attempt for run in found} == {1}
+    assert {run.lateness_us for run in found} == {found[0].lateness_us}
+    waits_us = [run.retry_at_us for run in found if run.retry_at_us is not None]
+    assert len(set(waits_us)) == 2  # each by its own luck
+    states = [(await world.store.jobs.get(world.caller, job.job_id)).state for job in jobs]
+    assert [state is JobState.PAUSED for state in states] == [
+        isinstance(outcome, Gone) for outcome, _ in ENDINGS
+    ]
+    vitals = shard.vitals.runs
+    assert vitals.entered[RunState.SUCCEEDED] == 3
+    assert (vitals.retries, vitals.lateness.count) == (2, len(ENDINGS))
+
+
+async def test_reports_give_way_to_a_crowd_for_a_while_and_then_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fire, "has_due", True)
+    first, second = await world.register_many(["+5", "+9"])
+    world.start()
+    await world.advance(6.5)
+    assert (await world.runs(first))[0].state is RunState.ARMED
+    await world.advance(1)
+    assert (await world.runs(first))[0].state is RunState.SUCCEEDED
+    await world.advance(1.9)
+    assert (await world.runs(second))[0].state is RunState.SUCCEEDED
