@@ -289,6 +289,7 @@ class Arm:
             self._outlets.reload(job.job_id)
             return
         if claim.next_due_us is None:
+            self._due_times.move(job.job_id, None)  # where a load from before may have put it
             self._outlets.ending(job.job_id)
         else:
             horizon_us = self._context.clock.now_us() + self._context.config.horizon_us

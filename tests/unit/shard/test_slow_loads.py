@@ -1,0 +1,34 @@
+"""The pipeline on a store whose loads say late what they saw early."""
+
+from collections.abc import Collection, Sequence
+
+from tests.unit.shard.world import World
+
+from wheelsched.config import ShardConfig
+from wheelsched.core.duration import SECOND
+from wheelsched.core.model import RunKey
+from wheelsched.ports import Claim, Horizon, Lease
+
+
+async def test_a_load_from_before_a_claim_does_not_bring_the_last_due_time_back() -> None:
+    claimed: list[Claim] = []
+    async with World() as world:
+        timers = world.store.timers
+        load, arm = timers.load, timers.arm
+
+        async def load_late(partitions: Collection[int], until_us: int) -> Horizon:
+            horizon = await load(partitions, until_us)
+            await world.clock.sleep(500_000_000)
+            return horizon
+
+        async def count(lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
+            claimed.extend(claims)
+            return await arm(lease, claims)
+
+        timers.load = load_late  # type: ignore[method-assign] # slow on purpose
+        timers.arm = count  # type: ignore[method-assign]
+        await world.register("+22")
+        world.start(config=ShardConfig(refresh_us=10 * SECOND))
+        await world.advance(40)
+    assert len(claimed) == 1
+    assert len(world.arrived) == 1
