@@ -100,6 +100,9 @@ class ShardCollector(Collector):
         yield _histogram("lateness", "Lateness of first attempts at the socket", runs.lateness)
         yield _gauge("wheel_timers", "Timers in the wheel", runs.wheel_timers)
         yield _gauge("armed_runs", "Runs armed and waiting for their time", runs.armed)
+        yield _gauge(
+            "left_behind_runs", "Runs of other shards still to be taken up", runs.left_behind
+        )
         yield _gauges("queued_runs", "Runs due and waiting for their turn", "lane", runs.queued)
         yield _gauge("in_flight_runs", "Runs sent and not answered", runs.in_flight)
 

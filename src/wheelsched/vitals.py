@@ -46,6 +46,7 @@ class RunVitals(Struct, kw_only=True):
     lateness: Histogram = field(default_factory=Histogram)
     wheel_timers: int = 0
     armed: int = 0  # and waiting for their time
+    left_behind: int = 0  # by others, and still to be taken up
     queued: dict[Lane, int] = field(default_factory=lambda: _zeros(Lane))  # due, not yet sent
     in_flight: int = 0  # sent and not answered
 

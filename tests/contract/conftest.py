@@ -12,7 +12,7 @@ from msgspec import Raw
 from tests.postgres import Connect
 
 from wheelsched.config import StoreConfig
-from wheelsched.core.model import Job, JobState, RunKey, RunState, Target
+from wheelsched.core.model import Job, JobState, Run, RunKey, RunState, Target
 from wheelsched.core.partition import partition_of
 from wheelsched.core.spec import Spec
 from wheelsched.core.token import first_token
@@ -203,6 +203,12 @@ class World:
     async def list_dead(self, limit: int = 9, after: RunKey | None = None) -> list[RunKey]:
         found = await self.history.list_dead(self.caller, DeadFilter(), limit, after)
         return [run.key for run in found]
+
+    async def unfinished(self, lease: Lease) -> list[Run]:
+        """Every unfinished run of the shard, as the next owner would meet it."""
+        keys = await self.runs.list_unfinished(lease, ALL, 100)
+        found = {checked.run.key: checked.run for checked in await self.runs.recheck(keys)}
+        return [found[key] for key in keys]
 
     async def state(self, key: RunKey) -> RunState:
         run, _ = await self.history.get_run(self.caller, key)

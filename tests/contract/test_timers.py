@@ -254,7 +254,7 @@ async def test_a_run_keeps_its_lane(world: World) -> None:
     claim = world.claim(job, first_us, next_due_us=world.now_us, runs=late)
     assert await world.timers.arm(lease, [claim]) == set()
     await world.arm(lease, job, world.now_us)
-    unfinished = await world.runs.list_unfinished(lease, ALL, 9)
+    unfinished = await world.unfinished(lease)
     assert [run.lane for run in unfinished] == [Lane.LATE, Lane.ON_TIME, Lane.ON_TIME]
 
 

@@ -175,10 +175,10 @@ def trust_never_expires(_: Simulation) -> Iterator[None]:
 
 @mutant("stuck", faults=("crash", "crash"))
 def sweep_forgets(_: Simulation) -> Iterator[None]:
-    async def take_up(self: Sweep, partitions: Collection[int]) -> None:
-        return None
+    async def nothing(*_: object) -> list[RunKey]:
+        return []
 
-    with patch.object(Sweep, "_take_up", take_up):
+    with patch.object(Sweep, "_list_unfinished", nothing):
         yield
 
 

@@ -64,10 +64,10 @@ class RunStore(Protocol):
         """
 
     async def list_unfinished(
-        self, lease: Lease, partitions: Collection[int], limit: int, after: Run | None = None
-    ) -> list[Run]:
+        self, lease: Lease, partitions: Collection[int], limit: int, after: RunKey | None = None
+    ) -> list[RunKey]:
         """The unfinished runs of partitions that the shard owns, after the last of a page:
-        armed, running, and those that wait for an attempt."""
+        armed, running, and those that wait for an attempt. What they are, `recheck` says."""
 
     async def adopt(self, lease: Lease, adoptions: Sequence[Adoption]) -> set[RunKey]:
         """Makes unfinished runs the shard's own, and gives those that were *not* won."""

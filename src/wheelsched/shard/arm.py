@@ -27,6 +27,7 @@ from wheelsched.shard.claims import Claims
 from wheelsched.shard.context import Context
 from wheelsched.shard.due_times import ROOM, DueTimes
 from wheelsched.shard.lead import ArmingRate, Lead, look_ahead
+from wheelsched.shard.left_behind import Reminder
 from wheelsched.shard.portions import in_portions
 from wheelsched.shard.preparation import Preparation
 from wheelsched.shard.reports import Ruling
@@ -133,9 +134,9 @@ class Arm:
             with self._context.changes.kept():
                 await self._arm_retries(waiting)
             with self._context.changes.kept():
-                await self._arm(chunk)
+                claimed = await self._arm(chunk)
         ended_us = self._context.tenure.now_us()
-        self._rate.measured(len(chunk), began_us, ended_us)
+        self._rate.measured(claimed, began_us, ended_us)
         self._context.vitals.store.arms.observe(ended_us - began_us, len(chunk) + len(waiting))
 
     @property
@@ -181,23 +182,30 @@ class Arm:
         self._alarm.set(when_us * 1_000)
         await self._woken.wait()
 
-    async def _arm(self, chunk: Sequence[tuple[UUID, int]]) -> None:
-        """Claims the due times of a batch, and prepares what was won."""
-        due_us = {job_id: due for job_id, due in chunk if self._may_claim(job_id)}
+    async def _arm(self, chunk: Sequence[tuple[UUID, int]]) -> int:
+        """Claims the due times of a batch, and prepares what was won; gives how many it claimed."""
+        due_us = {job_id: due for job_id, due in chunk if self._may_claim(job_id, due)}
         if not due_us:
-            return
+            return 0
         self._claimed |= due_us.keys()
         try:
             await self._claim(due_us)
         finally:
             self._claimed -= due_us.keys()
+        return len(due_us)
 
-    def _may_claim(self, job_id: UUID) -> bool:
-        """Whether a job is ours to arm. One that is being claimed is looked at again after that."""
+    def _may_claim(self, job_id: UUID, wanted: Reminder) -> bool:
+        """Whether a job is ours to arm.
+
+        One that is being claimed is looked at again after that; one of which anything was left
+        behind, when that was taken up.
+        """
         if job_id in self._claimed:
             self._outlets.reload(job_id)
             return False
-        return self._context.tenure.may_arm(job_id)
+        if not self._context.tenure.may_arm(job_id):
+            return False
+        return not self._context.unfinished.left.want(job_id, wanted)
 
     async def _claim(self, due_us: dict[UUID, int]) -> None:
         jobs = [
@@ -312,7 +320,9 @@ class Arm:
         claims = [
             ClaimedRetry(retry.key, retry.retry_at_us, tenure.next_token(retry.key.job_id))
             for retry in waiting
-            if tenure.may_arm(retry.key.job_id) and not unfinished.is_ruled(retry.key)
+            if tenure.may_arm(retry.key.job_id)
+            and not unfinished.is_ruled(retry.key)
+            and not unfinished.left.want(retry.key.job_id, retry)
         ]
         if not claims:
             return

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from wheelsched.core.model import Lane, RunKey
 from wheelsched.core.partition import partition_of
-from wheelsched.ports import Dispatcher, Hint, Judge
+from wheelsched.ports import Dispatcher, Hint, Judge, Retry
 from wheelsched.shard import acquire, arm, fire, listener, load, plan, recheck, settle, sweep
 from wheelsched.shard.armed import ArmedRun, Batch
 from wheelsched.shard.breaker import BreakerState
@@ -28,6 +28,7 @@ from wheelsched.shard.due_times import DueTimes
 from wheelsched.shard.fairness import FairQueue
 from wheelsched.shard.freshness import Freshness
 from wheelsched.shard.handover import HandOver
+from wheelsched.shard.left_behind import Reminder
 from wheelsched.shard.portions import in_portions
 from wheelsched.shard.preparation import Preparation
 from wheelsched.shard.retries import Retries
@@ -92,7 +93,9 @@ class Pipeline:
             context,
             preparation,
             retries,
-            sweep.Outlets(self._add, self.settle.put, self.fire.ended, self.load.load),
+            sweep.Outlets(
+                self._add, self.settle.put, self.fire.ended, self.load.load, self._remind
+            ),
         )
         self.hand_over = HandOver(context, self.settle, self._forget)
         self.acquire = acquire.Acquire(
@@ -152,6 +155,13 @@ class Pipeline:
     def _look_at(self, runs: Sequence[ArmedRun]) -> None:
         self.recheck.look_at(runs)
 
+    def _remind(self, job_id: UUID, reminder: Reminder) -> None:
+        if isinstance(reminder, Retry):
+            self._retries.put(reminder)
+        else:
+            self._due_times.move(job_id, reminder)
+        self._wake()
+
     def _wake(self) -> None:
         self.arm.wake()
 
@@ -202,6 +212,7 @@ class Pipeline:
         vitals.tenure.partitions = len(context.tenure.partitions)
         vitals.runs.wheel_timers = len(self._due_times)
         vitals.runs.armed = context.unfinished.armed_count
+        vitals.runs.left_behind = len(context.unfinished.left)
         vitals.runs.in_flight = self._queue.runs_in_flight
         vitals.runs.queued = {lane: self._queue.queued(lane) for lane in Lane}
         vitals.dispatch.breaker_transitions |= self._queue.breaker_transitions

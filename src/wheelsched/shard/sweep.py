@@ -1,33 +1,30 @@
-"""Stage *sweep*: takes up what a dead shard or a silent worker left behind.
+"""Stage *sweep*: finds what a dead shard or a silent worker left behind.
 
-Invariant: the unfinished runs of a partition are known before anything new of it is armed. A run
-that was claimed and may not have been sent is sent, under a new token; one that a worker or another
-shard has in hand is watched.
+Invariant: the unfinished runs of a partition are known before anything new of it is armed, and
+those of a job taken up before anything new of that job is.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from uuid import UUID
 
-import structlog
 from msgspec import Struct
-from msgspec.structs import replace
 
-from wheelsched.core.model import Job, Run, RunKey, RunState
+from wheelsched.core.model import Run, RunKey
 from wheelsched.core.partition import partition_of
-from wheelsched.ports import Adoption, Mark, Retry
-from wheelsched.shard import watch
+from wheelsched.ports import Mark
+from wheelsched.shard import take_up, watch
 from wheelsched.shard.armed import ArmedRun
-from wheelsched.shard.claims import Claims
 from wheelsched.shard.context import Context
+from wheelsched.shard.left_behind import Reminder
 from wheelsched.shard.portions import in_portions
-from wheelsched.shard.preparation import Preparation, adopted_lane
-from wheelsched.shard.reports import Report, Ruling, buried
+from wheelsched.shard.preparation import Preparation
+from wheelsched.shard.reports import Report, Ruling
 from wheelsched.shard.retries import Retries
-from wheelsched.shard.watch import ACCEPTED, Watch
+from wheelsched.shard.take_up import TakeUp
+from wheelsched.shard.watch import Watch
 
-log = structlog.get_logger("wheelsched.shard")
-
-PAGE = 1_000
+PAGE = 5_000  # keys
 MOST_COMPARED = 20_000  # armed runs; more are compared when the crowd has gone
 
 
@@ -38,22 +35,28 @@ class Outlets(Struct, frozen=True):
     settle: Callable[[Report | Ruling], None]
     ended: Callable[[RunKey], None]
     load: Callable[[Collection[int]], Awaitable[None]]
+    remind: Callable[[UUID, Reminder], None]  # a job can be armed: this is what was wanted of it
 
 
 class Sweep:
-    """Takes up what was left behind."""
+    """Finds what was left behind, and sees that it is taken up."""
 
     def __init__(
         self, context: Context, preparation: Preparation, retries: Retries, outlets: Outlets
     ) -> None:
         self._context = context
         self._preparation = preparation
-        self._retries = retries
         self._outlets = outlets
         self._gained: set[int] = set()
         self._woken = asyncio.Event()
         self._watch = Watch(
             context, retries, watch.Outlets(outlets.settle, outlets.ended, self._take_back)
+        )
+        self._taker = TakeUp(
+            context,
+            preparation,
+            retries,
+            take_up.Outlets(outlets.fire, outlets.settle, self._watch.take_up, outlets.remind),
         )
 
     def gained(self, partitions: Collection[int]) -> None:
@@ -66,24 +69,27 @@ class Sweep:
         self._watch.add(run)
 
     async def forget(self, partitions: Collection[int]) -> None:
-        """Watches nothing any more in partitions that are ours no more."""
+        """Watches nothing any more, and takes nothing up, in partitions that are ours no more."""
         await self._watch.forget(partitions)
+        await self._context.unfinished.left.forget(self._context.clock, partitions)
 
     async def run(self) -> None:
         """Sweeps until it is cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_taking_up())
+            tasks.create_task(self._keep_learning())
+            tasks.create_task(self._taker.run())
             tasks.create_task(self._watch.run())
             tasks.create_task(self._keep_in_step())
 
-    async def _keep_taking_up(self) -> None:
+    async def _keep_learning(self) -> None:
         while True:
             await self._woken.wait()
             self._woken.clear()
             gained, self._gained = frozenset(self._gained), set()
-            await self._take_up(gained)
-            self._context.tenure.ready(gained)
-            await self._outlets.load(gained & self._context.tenure.partitions)
+            await self._learn(gained)
+            known = gained - self._gained
+            self._context.tenure.ready(known)
+            await self._outlets.load(known & self._context.tenure.partitions)
 
     async def _keep_in_step(self) -> None:
         """Now and then compares what is known with what the database says.
@@ -95,9 +101,11 @@ class Sweep:
         while True:
             await context.clock.sleep(context.config.refresh_us * 1_000)
             await self._preparation.refresh()
-            if context.unfinished.armed_count <= MOST_COMPARED and context.tenure.is_trusted:
+            unfinished = context.unfinished
+            known = unfinished.armed_count + len(unfinished.left)
+            if known <= MOST_COMPARED and context.tenure.is_trusted:
                 async with context.arming.closed():
-                    await self._take_up(context.tenure.ready_partitions)
+                    await self._take_up_forgotten(context.tenure.ready_partitions)
                     await self._mark()
 
     async def _mark(self) -> None:
@@ -114,6 +122,11 @@ class Sweep:
                 for key in context.unfinished.attempted_of(job_id):
                     if partition in live_since_us:
                         live_since_us[partition] = min(live_since_us[partition], key.due_us)
+        async for keys in in_portions(context.clock, context.unfinished.left):
+            for key in keys:
+                partition = partition_of(key.job_id)
+                if partition in live_since_us:
+                    live_since_us[partition] = min(live_since_us[partition], key.due_us)
         marks = {
             partition: Mark(instant_us, context.tenure.next_token_in(partition))
             for partition, instant_us in live_since_us.items()
@@ -123,104 +136,53 @@ class Sweep:
             "partition.mark", lambda lease: timers.advance(lease, marks)
         )
 
-    async def _take_up(self, partitions: Collection[int]) -> None:
-        """Learns of every unfinished run of the partitions, page by page."""
+    async def _take_up_forgotten(self, partitions: Collection[int]) -> None:
+        """Takes up every unfinished run of the partitions that nobody here knows of."""
+        unfinished = self._context.unfinished
+        async for page in self._unfinished(partitions):
+            unknown = [
+                key for key in page if not unfinished.knows(key) and key not in unfinished.left
+            ]
+            if unknown:
+                await self._taker.take_up(unknown)
+
+    async def _learn(self, partitions: Collection[int]) -> None:
+        """Learns of every unfinished run of partitions that were gained.
+
+        One that has been given up meanwhile is not looked at, though it may be ours again by now.
+        """
+        context, unfinished = self._context, self._context.unfinished
+        job_ids: set[UUID] = set()
+        async for page in self._unfinished(partitions):
+            async for keys in in_portions(context.clock, page):
+                for key in keys:
+                    partition = partition_of(key.job_id)
+                    is_ours = context.tenure.holds(partition) and partition not in self._gained
+                    if is_ours and not unfinished.knows(key):
+                        unfinished.left.add(key, partition)
+                        job_ids.add(key.job_id)
+        async for portion in in_portions(context.clock, job_ids):
+            for job_id in portion:
+                unfinished.left.line_up(job_id)
+
+    async def _unfinished(self, partitions: Collection[int]) -> AsyncIterator[list[RunKey]]:
+        """The unfinished runs of the partitions by the database, page by page."""
         page = await self._list_unfinished(partitions, None)
         while page:
-            unknown = [run for run in page if not self._context.unfinished.knows(run.key)]
-            await self._take_up_page(unknown)
+            yield page
+            if len(page) < PAGE:
+                return
             page = await self._list_unfinished(partitions, page[-1])
 
-    async def _list_unfinished(self, partitions: Collection[int], after: Run | None) -> list[Run]:
+    async def _list_unfinished(
+        self, partitions: Collection[int], after: RunKey | None
+    ) -> list[RunKey]:
         runs = self._context.stores.runs
         return await self._context.patience.insist_leased(
             "run.sweep", lambda lease: runs.list_unfinished(lease, partitions, PAGE, after)
         )
 
-    async def _take_up_page(self, runs: Sequence[Run]) -> None:
-        with self._context.changes.kept():
-            await self._take_up_known(runs)
-
-    async def _take_up_known(self, runs: Sequence[Run]) -> None:
-        jobs = await self._preparation.read_jobs({run.job_id for run in runs})
-        by_id = {job.job_id: job for job in jobs}
-        left_armed = []
-        for run in runs:
-            job = by_id.get(run.job_id)
-            match run.state:
-                case RunState.RETRYING:
-                    self._take_up_retry(run)
-                case RunState.RUNNING if job is not None:
-                    self._take_up_running(job, run)
-                case RunState.ARMED if job is not None:
-                    left_armed.append((job, run))
-                case _:
-                    self._bury(run)
-        await self._adopt(left_armed)
-
-    def _bury(self, run: Run) -> None:
-        """A run whose job was deleted, too late to keep it from being sent: nobody sends it now."""
-        self._outlets.settle(buried(run))
-
-    def _take_up_retry(self, run: Run) -> None:
-        if run.has_begun:
-            assert run.token is not None
-            self._context.unfinished.revive(run.key, run.token)
-        if run.retry_at_us is not None:
-            self._retries.put(Retry(run.key, run.retry_at_us))
-
-    def _take_up_running(self, job: Job, run: Run) -> None:
-        """A run that is in hand elsewhere: live, and not ours to send."""
-        assert run.token is not None
-        self._context.unfinished.revive(run.key, run.token)
-        armed = self._preparation.prepare(job, run, run.token, run.due_us)
-        if isinstance(armed, Ruling):
-            self._outlets.settle(armed)
-        else:
-            self._watch.take_up(armed, carrier=None if run.http_status == ACCEPTED else run.shard)
-
-    async def _adopt(self, left: Sequence[tuple[Job, Run]]) -> set[RunKey]:
-        """Makes armed runs ours, and sends them: nobody knows whether they were sent before.
-
-        Gives those that were not won.
-        """
-        tenure = self._context.tenure
-        adoptions = [
-            Adoption(run.key, run.token or 0, tenure.next_token(run.job_id))
-            for _, run in left
-            if tenure.holds(partition_of(run.job_id))
-        ]
-        if not adoptions:
-            return {run.key for _, run in left}
-        lost = await Claims(self._context).adopt(adoptions)  # others may be under way
-        tokens = {adoption.key: adoption.token for adoption in adoptions}
-        now_us = self._context.clock.now_us()
-        for job, run in left:
-            if run.key in tokens and run.key not in lost:
-                if run.has_begun:
-                    self._context.unfinished.revive(run.key, tokens[run.key])
-                adopted = replace(run, lane=adopted_lane(run, job, now_us), token=tokens[run.key])
-                self._send(job, adopted)
-        log.info("runs.adopted", count=len(adoptions) - len(lost))
-        return {run.key for _, run in left if run.key not in tokens} | lost
-
-    def _send(self, job: Job, run: Run) -> None:
-        assert run.token is not None
-        armed = self._preparation.prepare(job, run, run.token)
-        if isinstance(armed, Ruling):
-            self._outlets.settle(armed)
-        else:
-            self._outlets.fire(armed)
-
     async def _take_back(self, runs: Sequence[Run]) -> None:
         """Takes up the runs of a shard that carried them and is gone."""
-        jobs = await self._preparation.read_jobs({run.job_id for run in runs})
-        by_id = {job.job_id: job for job in jobs}
-        for run in runs:
-            if run.job_id in by_id:
-                self._context.unfinished.end(run.key)
-            else:
-                self._bury(run)
-        left = [(by_id[run.job_id], run) for run in runs if run.job_id in by_id]
-        for key in await self._adopt(left):
+        for key in await self._taker.take_back(runs):
             self._outlets.ended(key)  # it has ended meanwhile: others may have waited for it

@@ -1,6 +1,7 @@
-"""The unfinished runs of a shard's jobs: armed, waiting for their turn, and live.
+"""The unfinished runs of a shard's jobs: armed, waiting for their turn, live, or left behind.
 
-Invariant: the owner of a partition knows every unfinished run of its jobs. A run is *live* from
+Invariant: the owner of a partition knows every unfinished run of its jobs. What others left behind
+is one of the other three as soon as it was taken up, and until then apart. A run is *live* from
 its first dispatch to its final outcome, the waits between attempts included; `overlap` decides by
 the live runs of a job, and by those of its runs that wait in front. A run whose end was decided
 without an attempt stays known until that is written: until then the database says it is unfinished.
@@ -16,6 +17,7 @@ from msgspec import Struct
 from wheelsched.core.model import Lane, RunKey
 from wheelsched.core.partition import partition_of
 from wheelsched.shard.armed import ArmedRun
+from wheelsched.shard.left_behind import LeftBehind
 
 
 class LiveRun(Struct, eq=False, kw_only=True, gc=False):
@@ -32,6 +34,7 @@ class Unfinished:
     by its key."""
 
     def __init__(self) -> None:
+        self.left = LeftBehind()
         self._armed: dict[UUID, ArmedRun | dict[RunKey, ArmedRun]] = {}
         self._waiting: dict[UUID, list[ArmedRun]] = {}
         self._live: dict[UUID, ArmedRun | tuple[LiveRun, ...]] = {}
@@ -126,7 +129,7 @@ class Unfinished:
 
     def has_any(self, job_id: UUID) -> bool:
         """Whether the job has anything unfinished."""
-        return job_id in self._armed or job_id in self._live
+        return job_id in self._armed or job_id in self._live or self.left.has_job(job_id)
 
     def begin_alone(self, run: ArmedRun) -> bool:
         """Makes a run live if nothing else of its job is unfinished, as of nearly all: in one step,

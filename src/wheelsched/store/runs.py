@@ -7,7 +7,7 @@ token that is newer than all before.
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from wheelsched.core.model import Run, RunKey
+from wheelsched.core.model import RunKey
 from wheelsched.core.partition import partition_of
 from wheelsched.ports import Adoption, Checked, Lease, Settled
 from wheelsched.store.database import Database
@@ -37,15 +37,15 @@ class PostgresRuns:
         return stale
 
     async def list_unfinished(
-        self, lease: Lease, partitions: Collection[int], limit: int, after: Run | None = None
-    ) -> list[Run]:
+        self, lease: Lease, partitions: Collection[int], limit: int, after: RunKey | None = None
+    ) -> list[RunKey]:
         position = BEFORE_ALL
         if after is not None:
             position = (partition_of(after.job_id), after.due_us, after.job_id)
         rows = await self._database.fetch(
             QUERIES["list_unfinished"], lease.shard_id, sorted(partitions), *position, limit
         )
-        return [decode_run(row) for row in rows]
+        return [RunKey(job_id, due_us) for job_id, due_us in rows]
 
     async def adopt(self, lease: Lease, adoptions: Sequence[Adoption]) -> set[RunKey]:
         if not adoptions:

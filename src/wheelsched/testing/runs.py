@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from wheelsched.core.model import UNFINISHED_STATES, Run, RunKey, RunState
+from wheelsched.core.model import UNFINISHED_STATES, RunKey, RunState
 from wheelsched.core.partition import partition_of
 from wheelsched.ports import Adoption, Checked, Lease, Settled
 from wheelsched.testing.outcomes import settle
@@ -33,20 +33,20 @@ class MemoryRuns:
         return stale
 
     async def list_unfinished(
-        self, lease: Lease, partitions: Collection[int], limit: int, after: Run | None = None
-    ) -> list[Run]:
+        self, lease: Lease, partitions: Collection[int], limit: int, after: RunKey | None = None
+    ) -> list[RunKey]:
         wanted = {
             partition
             for partition in partitions
             if self._tables.partitions[partition].owner == lease.shard_id
         }
         found = [
-            row.run
+            row.run.key
             for row in self._tables.runs.values()
             if row.run.state in UNFINISHED_STATES
             and partition_of(row.run.job_id) in wanted
             and self._is_known(row)
-            and (after is None or position(row.run) > position(after))
+            and (after is None or position(row.run.key) > position(after))
         ]
         return sorted(found, key=position)[:limit]
 
@@ -90,6 +90,6 @@ class MemoryRuns:
         return row.run.due_us >= mark_us or row.run.key in self._tables.retries
 
 
-def position(run: Run) -> tuple[int, int, bytes]:
+def position(key: RunKey) -> tuple[int, int, bytes]:
     """The order of a sweep."""
-    return partition_of(run.job_id), run.due_us, run.job_id.bytes
+    return partition_of(key.job_id), key.due_us, key.job_id.bytes

@@ -1,10 +1,10 @@
 -- name: list_unfinished
 -- Live runs, whoever armed them: those armed for a first attempt lie after the mark of their
 -- partition, and the others are in retries.
-SELECT page.* FROM partitions
+SELECT page.job_id, page.due_at FROM partitions
 CROSS JOIN LATERAL (
     (
-        SELECT runs.* FROM runs
+        SELECT runs.job_id, runs.due_at FROM runs
         WHERE runs.partition = partitions.partition
           AND runs.due_at >= partitions.live_since
           AND (runs.partition, runs.due_at, runs.job_id) > ($3::smallint, $4::timestamptz, $5::uuid)
@@ -14,7 +14,7 @@ CROSS JOIN LATERAL (
     )
     UNION ALL
     (
-        SELECT runs.* FROM retries
+        SELECT runs.job_id, runs.due_at FROM retries
         JOIN runs ON runs.job_id = retries.job_id AND runs.due_at = retries.due_at
         WHERE retries.partition = partitions.partition
           AND runs.due_at < partitions.live_since

@@ -1,0 +1,199 @@
+"""Sweep: what was left behind is taken up, in the background, and at once where it is wanted.
+
+Invariant: the runs of a job are taken up together, while no hand-over is under way: first those
+that are live, then those that are sent. A run that was claimed and may not have been sent is sent,
+under a new token; one that a worker or another shard has in hand is watched.
+
+A shard that dies may leave hundreds of thousands of armed runs. They are taken up in small batches,
+the earliest first; a job that has something new to arm waits for its own runs alone.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from uuid import UUID
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wheelsched.core.model import UNFINISHED_STATES, Job, Run, RunKey, RunState
+from wheelsched.core.partition import partition_of
+from wheelsched.ports import Adoption, Checked, Retry
+from wheelsched.shard.armed import ArmedRun
+from wheelsched.shard.claims import Claims
+from wheelsched.shard.context import Context
+from wheelsched.shard.left_behind import Reminder
+from wheelsched.shard.portions import in_portions
+from wheelsched.shard.preparation import Preparation, adopted_lane
+from wheelsched.shard.reports import Report, Ruling, buried
+from wheelsched.shard.retries import Retries
+from wheelsched.shard.watch import ACCEPTED
+
+log = structlog.get_logger("wheelsched.shard")
+
+BATCH = 500  # no hand-over begins before a batch has ended
+AT_ONCE = 2  # batches under way: the database adopts one while the requests of another are made
+TURN = 20  # requests prepared in one turn of the loop
+
+
+class Outlets(Struct, frozen=True):
+    """Where runs go from here."""
+
+    fire: Callable[[ArmedRun], None]
+    settle: Callable[[Report | Ruling], None]
+    watch: Callable[[ArmedRun, UUID | None], None]  # with the shard that carries it, if one does
+    remind: Callable[[UUID, Reminder], None]  # a job can be armed: this is what was wanted of it
+
+
+class TakeUp:
+    """Takes up runs."""
+
+    def __init__(
+        self, context: Context, preparation: Preparation, retries: Retries, outlets: Outlets
+    ) -> None:
+        self._context = context
+        self._preparation = preparation
+        self._retries = retries
+        self._outlets = outlets
+
+    async def run(self) -> None:
+        """Takes up what is left behind until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_on_with_the_wanted())
+            for _ in range(AT_ONCE):
+                tasks.create_task(self._keep_on_with_the_rest())
+
+    async def _keep_on_with_the_wanted(self) -> None:
+        left = self._context.unfinished.left
+        while True:
+            await left.has_wanted.wait()
+            await self._take_up_left(left.take_wanted)
+
+    async def _keep_on_with_the_rest(self) -> None:
+        left = self._context.unfinished.left
+        while True:
+            await left.has_any.wait()
+            await self._take_up_left(left.take_earliest)
+
+    async def _take_up_left(self, take: Callable[[int], list[RunKey]]) -> None:
+        """Takes up a batch; which one is said when no hand-over can come in between."""
+        left = self._context.unfinished.left
+        async with self._context.arming.passing():
+            keys = take(BATCH)
+            if keys:
+                await self.take_up(keys)
+                for job_id, reminder in left.taken_up(keys):
+                    self._outlets.remind(job_id, reminder)
+
+    async def take_up(self, keys: Sequence[RunKey]) -> None:
+        """Takes up those of the runs that are unfinished still."""
+        with self._context.changes.kept():
+            await self._take_up_runs(await self._read(keys))
+
+    async def _read(self, keys: Sequence[RunKey]) -> list[Run]:
+        context = self._context
+        checked: list[Checked] = []
+        for start in range(0, len(keys), BATCH):
+            part = keys[start : start + BATCH]
+            checked += await context.patience.insist(
+                "run.recheck", partial(context.stores.runs.recheck, part)
+            )
+        runs = [
+            check.run
+            for check in checked
+            if check.run.state in UNFINISHED_STATES and not context.unfinished.knows(check.run.key)
+        ]
+        return sorted(runs, key=lambda run: (run.job_id.int, run.due_us))
+
+    async def _take_up_runs(self, runs: Sequence[Run]) -> None:
+        jobs = await self._preparation.read_jobs({run.job_id for run in runs})
+        by_id = {job.job_id: job for job in jobs}
+        left_armed = []
+        for run in runs:
+            job = by_id.get(run.job_id)
+            match run.state:
+                case RunState.RETRYING:
+                    self._take_up_retry(run)
+                case RunState.RUNNING if job is not None:
+                    self._take_up_running(job, run)
+                case RunState.ARMED if job is not None:
+                    left_armed.append((job, run))
+                case _:
+                    self._bury(run)
+        for start in range(0, len(left_armed), BATCH):
+            await self._adopt(left_armed[start : start + BATCH])
+
+    def _bury(self, run: Run) -> None:
+        """A run whose job was deleted, too late to keep it from being sent: nobody sends it now."""
+        self._outlets.settle(buried(run))
+
+    def _take_up_retry(self, run: Run) -> None:
+        if run.has_begun:
+            assert run.token is not None
+            self._context.unfinished.revive(run.key, run.token)
+        if run.retry_at_us is not None:
+            self._retries.put(Retry(run.key, run.retry_at_us))
+
+    def _take_up_running(self, job: Job, run: Run) -> None:
+        """A run that is in hand elsewhere: live, and not ours to send."""
+        assert run.token is not None
+        self._context.unfinished.revive(run.key, run.token)
+        armed = self._preparation.prepare(job, run, run.token, run.due_us)
+        if isinstance(armed, Ruling):
+            self._outlets.settle(armed)
+        else:
+            self._outlets.watch(armed, None if run.http_status == ACCEPTED else run.shard)
+
+    async def _adopt(self, left: Sequence[tuple[Job, Run]]) -> set[RunKey]:
+        """Makes armed runs ours, and sends them: nobody knows whether they were sent before.
+
+        Gives those that were not won.
+        """
+        context, tenure = self._context, self._context.tenure
+        adoptions = [
+            Adoption(run.key, run.token or 0, tenure.next_token(run.job_id))
+            for _, run in left
+            if tenure.holds(partition_of(run.job_id))
+        ]
+        if not adoptions:
+            return {run.key for _, run in left}
+        lost = await Claims(context).adopt(adoptions)  # others may be under way
+        tokens = {adoption.key: adoption.token for adoption in adoptions}
+        won = [(job, run) for job, run in left if run.key in tokens and run.key not in lost]
+        log.info("runs.adopted", count=len(won))
+        now_us = context.clock.now_us()
+        prepared: list[ArmedRun | Ruling] = []
+        async for portion in in_portions(context.clock, won, TURN):
+            for job, run in portion:
+                token = tokens[run.key]
+                adopted = replace(run, lane=adopted_lane(run, job, now_us), token=token)
+                prepared.append(self._preparation.prepare(job, adopted, token))
+        self._send(prepared)
+        return {run.key for _, run in left if run.key not in tokens} | lost
+
+    def _send(self, prepared: Sequence[ArmedRun | Ruling]) -> None:
+        """In one turn of the loop: so those of one route go out in few requests."""
+        for run in prepared:
+            if isinstance(run, Ruling):
+                self._outlets.settle(run)
+                continue
+            if not run.is_first:
+                self._context.unfinished.revive(run.key, run.token)
+            self._outlets.fire(run)
+
+    async def take_back(self, runs: Sequence[Run]) -> set[RunKey]:
+        """Takes up the runs of a shard that carried them and is gone; gives those not won."""
+        async with self._context.arming.passing():
+            with self._context.changes.kept():
+                return await self._take_back(runs)
+
+    async def _take_back(self, runs: Sequence[Run]) -> set[RunKey]:
+        jobs = await self._preparation.read_jobs({run.job_id for run in runs})
+        by_id = {job.job_id: job for job in jobs}
+        for run in runs:
+            if run.job_id in by_id:
+                self._context.unfinished.end(run.key)
+            else:
+                self._bury(run)
+        return await self._adopt([(by_id[run.job_id], run) for run in runs if run.job_id in by_id])
