@@ -37,6 +37,8 @@ def tolerance_us(evidence: Evidence, at_us: int) -> int:
 
 def is_unsettled(evidence: Evidence, at_us: int, for_us: int = 0) -> bool:
     """Whether the clock is moved about then, or a fault kept a shard from noticing."""
+    if evidence.times.is_steady:
+        return False
     since_us = at_us - UNSETTLED_US
     for fault in evidence.times.faults(since_us, at_us, ("store", "freeze")):
         since_us = min(since_us, fault.from_us - UNSETTLED_US)

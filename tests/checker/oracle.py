@@ -1,11 +1,13 @@
 """The oracle: which due times a schedule has, by looking at every second.
 
 Invariant: nothing is computed here that could be looked up: each second is translated to the wall
-clock of its zone by zoneinfo, and held against the fields. Slow, and hard to get wrong.
+clock of its zone by zoneinfo, and held against the fields. Slow, and hard to get wrong. A crowd
+of jobs that were registered together asks the same questions: each is answered once.
 """
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from tests.checker.records import Schedule
@@ -23,7 +25,12 @@ def due_times(schedule: Schedule, after_us: int, until_us: int) -> list[int]:
         case "every":
             return list(_intervals(schedule, after_us, until_us))
         case "cron":
-            return list(_seconds(schedule, after_us, until_us))
+            return list(_remembered(schedule, after_us, until_us))
+
+
+@lru_cache(maxsize=1_000)
+def _remembered(schedule: Schedule, after_us: int, until_us: int) -> tuple[int, ...]:
+    return tuple(_seconds(schedule, after_us, until_us))
 
 
 def _intervals(schedule: Schedule, after_us: int, until_us: int) -> Iterator[int]:

@@ -1,9 +1,10 @@
 """Two clocks and the windows in which something was broken."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
-from tests.checker.records import Fault, History
+from tests.checker.records import ClockError, Fault, History
 
 SECOND_US = 1_000_000
 ERROR_HOLDS_US = 3 * SECOND_US  # around the instant at which a shard was asked
@@ -16,10 +17,11 @@ class Times:
     def __init__(self, history: History) -> None:
         self._from_us = [offset.from_us for offset in history.offsets]
         self._offsets_us = [offset.offset_us for offset in history.offsets]
-        self._faults = (*history.faults, *_down(history))
-        self._ended_us = history.ended_us
-        self._errors = sorted(history.clock_errors, key=lambda one: one.at_us)
-        self._errors_at_us = [one.at_us for one in self._errors]
+        faults = sorted((*history.faults, *_down(history)), key=lambda fault: fault.from_us)
+        self._faults = faults
+        self._faults_from_us = [fault.from_us for fault in faults]
+        self._faults_until_us = list(accumulate((fault.until_us for fault in faults), max))
+        self._edges_us, self._errors_us = _said(history.clock_errors)
 
     def database_us(self, at_us: int) -> int:
         """The database's time at an instant of the reference."""
@@ -46,18 +48,13 @@ class Times:
 
     def error_us(self, at_us: int) -> int:
         """The most that a shard said about then that its clock might be off, as far as believed."""
-        said_us = max(
-            (
-                one.error_us
-                for one in self._errors[
-                    bisect_left(self._errors_at_us, at_us - ERROR_HOLDS_US) : bisect_right(
-                        self._errors_at_us, at_us + ERROR_HOLDS_US
-                    )
-                ]
-            ),
-            default=0,
-        )
-        return min(said_us, BELIEVED_US)
+        place = bisect_right(self._edges_us, at_us)
+        return min(self._errors_us[place - 1], BELIEVED_US) if place else 0
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the clock was never set."""
+        return not self._from_us
 
     def is_stepped(self, from_us: int, until_us: int) -> bool:
         """Whether the clock was set to another time between two instants."""
@@ -65,13 +62,37 @@ class Times:
 
     def faults(self, from_us: int, until_us: int, kinds: tuple[str, ...] = ()) -> list[Fault]:
         """What was broken at some time between two instants."""
+        # The first that may have lasted until then, and the last that had begun by the other.
+        first = bisect_left(self._faults_until_us, from_us)
+        last = bisect_right(self._faults_from_us, until_us)
         return [
             fault
-            for fault in self._faults
-            if fault.from_us <= until_us
-            and fault.until_us >= from_us
-            and (not kinds or fault.kind in kinds)
+            for fault in self._faults[first:last]
+            if fault.until_us >= from_us and (not kinds or fault.kind in kinds)
         ]
+
+
+def _said(errors: Sequence[ClockError]) -> tuple[list[int], list[int]]:
+    """From which instants on which error counts: the largest of those said about then."""
+    told = sorted(errors, key=lambda one: one.at_us)
+    at_us = [one.at_us for one in told]
+    begins_us = {one - ERROR_HOLDS_US for one in at_us}
+    ends_us = {one + ERROR_HOLDS_US + 1 for one in at_us}
+    edges_us = sorted(begins_us | ends_us)
+    return edges_us, [
+        max(
+            (
+                one.error_us
+                for one in told[
+                    bisect_left(at_us, edge_us - ERROR_HOLDS_US) : bisect_right(
+                        at_us, edge_us + ERROR_HOLDS_US
+                    )
+                ]
+            ),
+            default=0,
+        )
+        for edge_us in edges_us
+    ]
 
 
 def _down(history: History) -> Iterator[Fault]:
