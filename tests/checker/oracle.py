@@ -19,6 +19,9 @@ RANGES = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 
 def due_times(schedule: Schedule, after_us: int, until_us: int) -> list[int]:
     """The due times in (`after_us`, `until_us`], by the database's clock."""
+    after_us = max(after_us, schedule.start_us - 1)
+    if schedule.end_us is not None:
+        until_us = min(until_us, schedule.end_us)
     match schedule.kind:
         case "at":
             return [schedule.at_us] if after_us < schedule.at_us <= until_us else []

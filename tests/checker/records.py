@@ -32,7 +32,10 @@ Ending = Literal["released", "left", "taken_over"]
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
-    """Six fields of cron, one instant, or an interval from an anchor."""
+    """Six fields of cron, one instant, or an interval from an anchor.
+
+    Nothing is due before `start_us`, nor after `end_us`, if there is one.
+    """
 
     kind: Literal["cron", "at", "every"]
     cron: str = ""
@@ -41,6 +44,8 @@ class Schedule(Struct, frozen=True, kw_only=True):
     every_us: int = 0
     anchor_us: int = 0
     jitter_us: int = 0
+    start_us: int = 0
+    end_us: int | None = None
 
 
 class Definition(Struct, frozen=True, kw_only=True):

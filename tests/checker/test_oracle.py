@@ -36,6 +36,13 @@ def test_intervals_count_from_their_anchor() -> None:
     assert due_times(schedule, 107, 130) == [114, 121, 128]
 
 
+def test_nothing_is_due_before_the_start_or_after_the_end() -> None:
+    schedule = Schedule(kind="every", every_us=7, anchor_us=100, start_us=114, end_us=128)
+    assert due_times(schedule, 99, 200) == [114, 121, 128]
+    cron = Schedule(kind="cron", cron="* * * * * *", start_us=3_000_000, end_us=4_999_999)
+    assert due_times(cron, 0, 9_000_000) == [3_000_000, 4_000_000]
+
+
 def test_one_instant_is_due_once() -> None:
     schedule = Schedule(kind="at", at_us=100)
     assert due_times(schedule, 99, 100) == [100]

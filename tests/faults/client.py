@@ -153,13 +153,18 @@ class Client:
 
 
 def every_second(url: str, overlap: str = "allow", **fields: object) -> Definition:
-    schedule = Schedule(kind="cron", cron="* * * * * *")
-    return Definition(schedule=schedule, url=url, mark=0, overlap=overlap, **fields)  # type: ignore[arg-type] # each by its name
+    return at_seconds("*", url, overlap=overlap, **fields)
 
 
 def once_at(at_us: int, url: str, **fields: object) -> Definition:
     """At a whole millisecond, as it is written."""
     schedule = Schedule(kind="at", at_us=at_us // MS * MS)
+    return Definition(schedule=schedule, url=url, mark=0, **fields)  # type: ignore[arg-type] # each by its name
+
+
+def at_seconds(field: str, url: str, **fields: object) -> Definition:
+    """In each minute, at the seconds that a field of cron names."""
+    schedule = Schedule(kind="cron", cron=f"{field} * * * * *")
     return Definition(schedule=schedule, url=url, mark=0, **fields)  # type: ignore[arg-type] # each by its name
 
 
@@ -225,9 +230,22 @@ def _document(name: str, definition: Definition, batch: int) -> dict[str, object
     }
 
 
-def _written(schedule: Schedule) -> str:
-    if schedule.kind == "cron":
-        return schedule.cron
-    seconds, rest_us = divmod(schedule.at_us, 1_000_000)
+def _written(schedule: Schedule) -> object:
+    bounds = {}
+    if schedule.kind == "every" or schedule.start_us:
+        bounds["start"] = _instant(schedule.start_us or schedule.anchor_us)
+    if schedule.end_us is not None:
+        bounds["end"] = _instant(schedule.end_us)
+    match schedule.kind:
+        case "cron":
+            return bounds | {"cron": schedule.cron} if bounds else schedule.cron
+        case "every":
+            return bounds | {"every": f"{schedule.every_us // MS}ms"}
+        case "at":
+            return _instant(schedule.at_us)
+
+
+def _instant(at_us: int) -> str:
+    seconds, rest_us = divmod(at_us, 1_000_000)
     text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     return f"{text}.{rest_us // MS:03}Z"

@@ -1,6 +1,6 @@
 """Every scenario, by family."""
 
-from tests.faults import database, fleet, freezes, kills, network, soak, workers
+from tests.faults import database, fleet, freezes, kills, million, network, soak, workers
 
 FAMILIES = (
     kills.SCENARIOS,
@@ -10,4 +10,5 @@ FAMILIES = (
     workers.SCENARIOS,
     fleet.SCENARIOS,
     soak.SCENARIOS,
+    million.SCENARIOS,
 )

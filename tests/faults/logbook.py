@@ -1,15 +1,13 @@
 """The logs of an experiment on real processes, as the checker reads them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import asyncpg
 import msgspec
 from msgspec.structs import replace
 from tests.checker.records import (
-    Arrival,
     ClockError,
     Fault,
     FaultKind,
@@ -22,6 +20,7 @@ from tests.checker.records import (
     Tenure,
 )
 from tests.faults.client import now_us
+from tests.faults.records import Records
 from tests.faults.server import Server
 
 if TYPE_CHECKING:  # asyncpg's classes take type arguments in their stubs only
@@ -29,6 +28,7 @@ if TYPE_CHECKING:  # asyncpg's classes take type arguments in their stubs only
 else:
     Connection = asyncpg.Connection
 
+PAGE = 10_000
 US = "(extract(epoch FROM {0}) * 1000000)::bigint"
 RUNS = f"""
 SELECT job_id::text AS job, {US.format("due_at")} AS due_us, tenant_id::text AS tenant, partition,
@@ -47,10 +47,12 @@ SELECT {US.format("at")} AS at_us, partition, epoch, owner::text, ended, offset_
 FROM faults.ownership ORDER BY seen
 """
 UNFINISHED = """
-SELECT count(*) FROM wheelsched.runs
-WHERE state NOT IN ('succeeded', 'dead', 'skipped', 'cancelled') AND due_at <= $1
+SELECT EXISTS (
+    SELECT FROM wheelsched.runs
+    WHERE state NOT IN ('succeeded', 'dead', 'skipped', 'cancelled') AND due_at <= $1
+)
 """
-OVERDUE = "SELECT count(*) FROM wheelsched.timers WHERE due_at <= $1"
+OVERDUE = "SELECT EXISTS (SELECT FROM wheelsched.timers WHERE due_at <= $1)"
 
 
 class Logbook:
@@ -87,7 +89,7 @@ async def read_history(
     database: str,
     logbook: Logbook,
     healed_us: int,
-    said: tuple[Iterable[Request], Iterable[Path]],
+    said: tuple[Iterable[Request], Iterable[Records]],
 ) -> History:
     """Everything that happened: from the tables, and from what clients and workers wrote."""
     requests, records = said
@@ -102,11 +104,9 @@ async def read_history(
             requests=tuple(
                 replace(request, job=ids.get(request.job, request.job)) for request in requests
             ),
-            arrivals=tuple(
-                arrival for path in records if path.exists() for arrival in read_arrivals(path)
-            ),
+            arrivals=tuple(arrival for one in records for arrival in one.read()),
             jobs=tuple(msgspec.convert(_without(dict(row), "name"), JobRow) for row in jobs),
-            runs=tuple(msgspec.convert(dict(r), RunRow) for r in await connection.fetch(RUNS)),
+            runs=tuple([run async for run in _read_runs(connection)]),
             partitions=tuple(
                 PartitionRow(partition=row["partition"], epoch=row["epoch"])
                 for row in await connection.fetch(
@@ -122,16 +122,11 @@ async def read_history(
         await connection.close()
 
 
-def read_arrivals(path: Path) -> list[Arrival]:
-    """What a worker wrote. The end of its log may be torn, if it was killed."""
-    arrivals: dict[int, dict[str, object]] = {}
-    for line in path.read_bytes().splitlines(keepends=True):
-        if line.endswith(b"\n"):
-            fields = msgspec.json.decode(line, type=dict[str, object])
-            number = fields.pop("id")
-            assert isinstance(number, int)
-            arrivals.setdefault(number, {}).update(fields)
-    return [msgspec.convert(fields, Arrival) for fields in arrivals.values()]
+async def _read_runs(connection: Connection) -> AsyncIterator[RunRow]:
+    """A page at a time: there may be a million."""
+    async with connection.transaction(readonly=True):
+        async for row in connection.cursor(RUNS, prefetch=PAGE):
+            yield msgspec.convert(dict(row), RunRow)
 
 
 def read_tenures(rows: Iterable[asyncpg.Record]) -> Iterator[Tenure]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import aiohttp
 import msgspec
+from tests.faults.records import Records
 from tests.stack import PROGRAM, clean_environment
 from tests.waiting import PATIENCE_S
 from tests.workers import closed_port
@@ -145,15 +146,16 @@ class Api(Program):
 
 
 class WorkerProcess(Program):
-    """A worker; its own records are in `records`."""
+    """A worker, and what it writes down."""
 
     def __init__(self, name: str, directory: Path) -> None:
         super().__init__(name, directory / f"{name}.log")
-        self.records = directory / f"{name}.records"
+        self._path = directory / f"{name}.records"
+        self.records = Records(self._path)
         self.url = ""
 
     async def run(self) -> None:
-        await self.start([sys.executable, str(WORKER), str(self.records)], {})
+        await self.start([sys.executable, str(WORKER), str(self._path)], {})
         async with asyncio.timeout(PATIENCE_S):
             while not (said := self.log.read_text()).endswith("\n"):
                 await asyncio.sleep(POLL_S)
@@ -168,5 +170,5 @@ class WorkerProcess(Program):
         """Waits until so many callbacks have come to a path."""
         wanted = f'"url":"{self.url}{path}"'.encode()
         async with asyncio.timeout(PATIENCE_S):
-            while not self.records.exists() or self.records.read_bytes().count(wanted) < count:
+            while self.records.count(wanted) < count:
                 await asyncio.sleep(POLL_S)

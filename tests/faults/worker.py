@@ -4,7 +4,7 @@ Invariant: what it received is on disk before anything is answered. All that cam
 loop is synced at once. Prints its port. A callback is answered in the *temper* that its path names;
 `POST /calm` makes all of them good-natured, and answers those that were held.
 
-A line of the log is an arrival (`id`, and what came), or an answer (`id`, `answer`, `answered_us`).
+A line of the log is an arrival, or an answer to those of one request: see `records`.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, ClassVar, cast
@@ -35,12 +35,16 @@ class Log:
         self._waiting: list[Callable[[], object]] = []
         self._numbers = 0
 
-    def note(self, **fields: object) -> None:
-        self._file.write(msgspec.json.encode(fields) + b"\n")
+    def note(self, line: object) -> None:
+        self._file.write(msgspec.json.encode(line) + b"\n")
 
-    def number(self) -> int:
-        self._numbers += 1
-        return self._numbers
+    def note_arrivals(self, arrivals: Iterable[object]) -> range:
+        """Their numbers."""
+        first = self._numbers
+        for arrival in arrivals:
+            self.note(arrival)
+            self._numbers += 1
+        return range(first, self._numbers)
 
     def when_synced(self, then: Callable[[], object]) -> None:
         if not self._waiting:
@@ -99,7 +103,7 @@ class Callbacks(asyncio.Protocol):
     def _receive(self, url: str, temper: str, headers: dict[str, str], body: bytes) -> None:
         at_us = time.time_ns() // 1_000
         elements = msgspec.json.decode(body) if body.startswith(b"[") else [_single(headers, body)]
-        numbers = [self._note(url, element, at_us) for element in elements]
+        numbers = self.log.note_arrivals(_arrival(url, element, at_us) for element in elements)
         if body.startswith(b"["):
             said = msgspec.json.encode(
                 [{"run_id": element["run_id"], "ok": True} for element in elements]
@@ -108,27 +112,7 @@ class Callbacks(asyncio.Protocol):
             said = b""
         self.log.when_synced(lambda: self._answer(temper, numbers, said))
 
-    def _note(self, url: str, element: dict[str, object], at_us: int) -> int:
-        number = self.log.number()
-        run_id = cast("str", element["run_id"])
-        payload = cast("dict[str, object]", element["payload"])
-        self.log.note(
-            id=number,
-            job=str(element["job_id"]),
-            tenant=payload["tenant"],
-            due_us=int(run_id.partition("-")[2]),
-            scheduled_us=_instant_us(cast("str", element["scheduled_at"])),
-            key=element["idempotency_key"],
-            token=element["fencing_token"],
-            attempt=element["attempt"],
-            trigger=element["trigger"],
-            url=url,
-            mark=payload["mark"],
-            at_us=at_us,
-        )
-        return number
-
-    def _answer(self, temper: str, numbers: list[int], body: bytes) -> None:
+    def _answer(self, temper: str, numbers: range, body: bytes) -> None:
         if temper == "ok" or self.calm.is_set():
             self._say(numbers, "ok", PLAIN % (200, b"OK", len(body), body))
             return
@@ -136,32 +120,31 @@ class Callbacks(asyncio.Protocol):
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    def _say(self, numbers: list[int], answer: str, data: bytes) -> None:
+    def _say(self, numbers: range, answer: str, data: bytes) -> None:
         answered_us = time.time_ns() // 1_000
-        for number in numbers:
-            self.log.note(id=number, answer=answer, answered_us=answered_us)
+        self.log.note([numbers[0], numbers[-1], answer, answered_us])
         self._transport.write(data)
 
-    async def hold(self, numbers: list[int]) -> None:
+    async def hold(self, numbers: range) -> None:
         await self.calm.wait()
         self._say(numbers, "ok", PLAIN % (200, b"OK", 0, b""))
 
-    async def hang(self, numbers: list[int]) -> None:
+    async def hang(self, numbers: range) -> None:
         """Never says a word."""
 
-    async def drip(self, numbers: list[int]) -> None:
+    async def drip(self, numbers: range) -> None:
         self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n")
         while not self._transport.is_closing() and not self.calm.is_set():
             self._transport.write(b".")
             await asyncio.sleep(1)
 
-    async def reset(self, numbers: list[int]) -> None:
+    async def reset(self, numbers: range) -> None:
         self._say(numbers, "failed", b"")
         connection: socket.socket = self._transport.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()
 
-    async def flood(self, numbers: list[int]) -> None:
+    async def flood(self, numbers: range) -> None:
         """Ten gigabytes, as quickly as anybody reads them. The 200 counts."""
         self._say(numbers, "ok", ENDLESS)
         while not self._transport.is_closing() and not self.calm.is_set():
@@ -169,22 +152,22 @@ class Callbacks(asyncio.Protocol):
                 self._transport.write(bytes(1 << 18))
             await asyncio.sleep(0)
 
-    async def redirect(self, numbers: list[int]) -> None:
+    async def redirect(self, numbers: range) -> None:
         head = b"HTTP/1.1 302 Found\r\nlocation: /ok\r\ncontent-length: 0\r\n\r\n"
         self._say(numbers, "rejected", head)
 
-    async def garbage(self, numbers: list[int]) -> None:
+    async def garbage(self, numbers: range) -> None:
         self._say(numbers, "failed", b"\x16\x03\x01 this is no HTTP\r\n\r\n\0\0\0")
 
-    async def slow(self, numbers: list[int]) -> None:
+    async def slow(self, numbers: range) -> None:
         await asyncio.sleep(0.3)
         self._say(numbers, "ok", PLAIN % (200, b"OK", 0, b""))
 
-    async def refuse(self, numbers: list[int]) -> None:
+    async def refuse(self, numbers: range) -> None:
         self._say(numbers, "failed", PLAIN % (503, b"Unavailable", 0, b""))
 
 
-TEMPERS: dict[str, Callable[[Callbacks, list[int]], Coroutine[None, None, None]]] = {
+TEMPERS: dict[str, Callable[[Callbacks, range], Coroutine[None, None, None]]] = {
     name: getattr(Callbacks, name)
     for name in (
         *("hold", "hang", "drip", "reset", "flood", "redirect", "garbage", "slow", "refuse"),
@@ -202,6 +185,24 @@ def _single(headers: dict[str, str], body: bytes) -> dict[str, object]:
         "idempotency_key": headers["idempotency-key"],
         "trigger": headers["wheelsched-trigger"],
         "payload": msgspec.json.decode(body),
+    }
+
+
+def _arrival(url: str, element: dict[str, object], at_us: int) -> dict[str, object]:
+    run_id = cast("str", element["run_id"])
+    payload = cast("dict[str, object]", element["payload"])
+    return {
+        "job": str(element["job_id"]),
+        "tenant": payload["tenant"],
+        "due_us": int(run_id.partition("-")[2]),
+        "scheduled_us": _instant_us(cast("str", element["scheduled_at"])),
+        "key": element["idempotency_key"],
+        "token": element["fencing_token"],
+        "attempt": element["attempt"],
+        "trigger": element["trigger"],
+        "url": url,
+        "mark": payload["mark"],
+        "at_us": at_us,
     }
 
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -33,6 +34,7 @@ Look = Callable[[Connection], Awaitable[bool]]
 QUIESCE_S = 300
 POLL_S = 0.1
 ASK_S = 1.0
+IS_KEPT = "FAULTS_KEEP" in os.environ
 
 
 class World:
@@ -48,6 +50,7 @@ class World:
         self.shard_type = Shard
         self.shim: ClockShim | None = None  # of the database
         self.host_shim: ClockShim | None = None  # of the shards
+        self.is_direct = False  # past the proxies, of which nothing is wanted
         self.shard_environment: dict[str, str] = {}
         self._ended: set[str] = set()  # the shards that were ended on purpose
         self.broken: list[str] = []  # what a scenario has seen by itself
@@ -60,6 +63,7 @@ class World:
         self._stopped = asyncio.Event()
         self._trickling: asyncio.Task[None] | None = None
         self._watching: list[asyncio.Task[None]] = []
+        self._looked_s = 0.0  # how long the latest look took
 
     async def open(self, shards: int) -> None:
         """Starts everything but the load."""
@@ -96,8 +100,7 @@ class World:
         if name not in self.shards:
             self.shards[name] = self.shard_type(name, self.directory / f"{name}.log")
             await self._line(name)
-        url = self.proxies[name].url(self.database)
-        await self.shards[name].run(url, self.shard_environment)
+        await self.shards[name].run(self._url_for(name), self.shard_environment)
         self._ended.discard(name)
 
     async def kill(self, name: str) -> None:
@@ -125,7 +128,7 @@ class World:
     async def kill_api(self) -> None:
         """`kill -9`, and a new start. For the shards it is no fault."""
         await self.api.kill()
-        await self.api.run(self.proxies["api"].url(self.database))
+        await self.api.run(self._url_for("api"))
 
     async def until_owned(self, shards: int) -> None:
         """Waits until so many shards own everything among them."""
@@ -169,9 +172,9 @@ class World:
     async def until_arrived(self, count: int) -> None:
         """Waits until so many more callbacks have come to the worker."""
         records = self.worker.records
-        before = records.read_bytes().count(b'"key"') if records.exists() else 0
+        before = records.count()
         async with asyncio.timeout(PATIENCE_S):
-            while not records.exists() or (records.read_bytes().count(b'"key"') < before + count):
+            while records.count() < before + count:
                 await asyncio.sleep(POLL_S)
 
     def require(self, is_so: bool, otherwise: str) -> None:
@@ -238,7 +241,8 @@ class World:
         records = (self.worker.records, self.other.records)
         said = (self.client.requests, records)
         history = await read_history(self.server, self.database, self.logbook, healed_us, said)
-        (self.directory / "history.json").write_bytes(msgspec.json.encode(history))
+        if IS_KEPT:
+            (self.directory / "history.json").write_bytes(msgspec.json.encode(history))
         return Observation(
             history=history,
             broken=tuple(self.broken),
@@ -266,24 +270,30 @@ class World:
         """A way to the database for one process, which can be broken for it alone."""
         proxy = await self._stack.enter_async_context(Proxy(self.server.socket_path))
         self.proxies[name] = proxy
-        return proxy.url(self.database)
+        return self._url_for(name)
+
+    def _url_for(self, name: str) -> str:
+        proxy = self.proxies[name]
+        return self.server.url(self.database) if self.is_direct else proxy.url(self.database)
 
     async def _until(self, is_so: Look, patience_s: float = PATIENCE_S) -> None:
         """Waits until something holds in the database, which may be away meanwhile."""
         async with asyncio.timeout(patience_s):
             while not await self._sees(is_so):
-                await asyncio.sleep(POLL_S)
+                await asyncio.sleep(POLL_S + self._looked_s)  # whoever looks is not in the way
 
     async def _sees(self, is_so: Look) -> bool:
         try:
             connection = await self.connect()
         except (OSError, asyncpg.PostgresError):
             return False
+        began_s = time.monotonic()
         try:
             return await is_so(connection)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             return False
         finally:
+            self._looked_s = time.monotonic() - began_s
             connection.terminate()
 
 
@@ -302,7 +312,7 @@ async def new_world(server: Server, seed: int) -> AsyncIterator[World]:
     finally:
         await world.close()
         await server.drop_database(database)
-        if "FAULTS_KEEP" in os.environ:
+        if IS_KEPT:
             print(f"kept in {directory}: what everybody logged")
         else:
             shutil.rmtree(directory)
