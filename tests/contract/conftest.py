@@ -3,12 +3,13 @@
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
-from typing import Protocol, Self
+from typing import Self
 from uuid import UUID, uuid4
 
 import msgspec
 import pytest
 from msgspec import Raw
+from tests.contract.applications import Application, InMemory, OnPostgres
 from tests.postgres import Connect
 
 from wheelsched.config import StoreConfig
@@ -31,7 +32,6 @@ from wheelsched.ports import (
     Stores,
     Tenant,
 )
-from wheelsched.store.connection import Connection
 from wheelsched.store.database import Database
 from wheelsched.store.hints import PostgresHints
 from wheelsched.store.postgres import PostgresStore
@@ -43,68 +43,6 @@ Listen = Callable[[Callable[[Hint], None]], Awaitable[HintSource]]
 ALL = range(256)
 TTL_US = 5_000_000
 MINUTE_US = 60_000_000
-
-
-class Application(Protocol):
-    """A program that schedules and cancels in transactions of its own."""
-
-    async def schedule(self, caller: Caller, document: dict[str, object]) -> UUID: ...
-    async def cancel(self, caller: Caller, job_id: UUID) -> bool | None: ...
-
-
-class InMemory:
-    """`Application` on the twin."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._application = store.application
-
-    async def schedule(self, caller: Caller, document: dict[str, object]) -> UUID:
-        return self._application.schedule(caller, uuid4(), document).job_id
-
-    async def cancel(self, caller: Caller, job_id: UUID) -> bool | None:
-        return self._application.cancel(caller, job_id)
-
-
-class OnPostgres:
-    """`Application` that calls the functions, as a role for each tenant."""
-
-    def __init__(self, url: str, owner: Connection, connect: Connect) -> None:
-        self._url = url
-        self._owner = owner
-        self._connect = connect
-        self._connections: dict[UUID, Connection] = {}
-
-    async def schedule(self, caller: Caller, document: dict[str, object]) -> UUID:
-        written = dict(document)
-        target = dict(written.pop("target"))  # type: ignore[call-overload]
-        job_id: UUID = await (await self._as(caller)).fetchval(
-            "SELECT wheelsched.schedule($1, $2, $3, $4, $5, $6)",
-            written.pop("name"),
-            written.pop("schedule"),
-            target.pop("url"),
-            msgspec.json.encode(written.pop("payload", None)).decode(),
-            written.pop("timezone", "UTC"),
-            msgspec.json.encode(written | {"target": target}).decode(),
-        )
-        return job_id
-
-    async def cancel(self, caller: Caller, job_id: UUID) -> bool | None:
-        connection = await self._as(caller)
-        was_in_time: bool | None = await connection.fetchval(
-            "SELECT wheelsched.cancel($1::uuid)", job_id
-        )
-        return was_in_time
-
-    async def _as(self, caller: Caller) -> Connection:
-        if caller.tenant_id not in self._connections:
-            role = f"app_{caller.tenant_id.hex}"
-            await self._owner.execute(f"CREATE ROLE {role}")
-            await self._owner.execute(
-                "INSERT INTO database_roles VALUES ($1, $2)", role, caller.tenant_id
-            )
-            connection = await self._connect(self._url, role=role, search_path="public")
-            self._connections[caller.tenant_id] = connection
-        return self._connections[caller.tenant_id]
 
 
 class World:

@@ -17,11 +17,12 @@ from wheelsched.ports import (
     TenantStore,
     TimerStore,
 )
+from wheelsched.testing.application import MemoryApplication
 from wheelsched.testing.history import MemoryHistory
 from wheelsched.testing.idempotency import MemoryIdempotency
 from wheelsched.testing.jobs import MemoryJobs
 from wheelsched.testing.leases import MemoryLeases
-from wheelsched.testing.plans import MemoryApplication, MemoryPlans
+from wheelsched.testing.plans import MemoryPlans
 from wheelsched.testing.runs import MemoryRuns
 from wheelsched.testing.tables import MemoryTables
 from wheelsched.testing.tenants import MemoryTenants

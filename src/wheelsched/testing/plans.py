@@ -1,23 +1,18 @@
-"""Stage *plan*, in memory, and the application whose jobs it plans.
+"""Stage *plan*, in memory.
 
-Invariant: as on Postgres, a draft becomes a job or is refused once, under the fence.
+Invariant: as on Postgres, a draft becomes a job or is refused once, under the fence; and one that
+a transaction has locked is passed by.
 """
 
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-import msgspec
-from msgspec import Raw
 from msgspec.structs import replace
 
-from wheelsched.core.audit import Entry, changed
 from wheelsched.core.model import Draft, JobState, Run, RunState, SkipReason
 from wheelsched.core.partition import partition_of
-from wheelsched.errors import JobNameTaken
-from wheelsched.ports import Caller, Lease, Plan, Planned, Unplanned
-from wheelsched.testing.tables import IN_TIME_US, MemoryTables, TimerRow, UnplannedRow
-
-OUT = (RunState.ARMED, RunState.RUNNING)
+from wheelsched.ports import Lease, Plan, Planned, Unplanned
+from wheelsched.testing.tables import MemoryTables, TimerRow, UnplannedRow
 
 
 class MemoryPlans:
@@ -43,6 +38,7 @@ class MemoryPlans:
             if (
                 draft is None
                 or draft.version != plan.draft.version
+                or job_id in self._tables.locked
                 or not self._tables.owns(lease, job_id)
             ):
                 continue
@@ -117,56 +113,3 @@ def _skipped(gone: UnplannedRow, due_us: int, now_us: int) -> Run:
         missed_count=1,
         missed_since_us=due_us,
     )
-
-
-class MemoryApplication:
-    """What an application does in its own transaction, which commits at once."""
-
-    def __init__(self, tables: MemoryTables) -> None:
-        self._tables = tables
-
-    def schedule(self, caller: Caller, job_id: UUID, document: dict[str, object]) -> Draft:
-        """`wheelsched.schedule`: a draft, for its shard to plan."""
-        name = str(document["name"])
-        if (caller.tenant_id, name) in self._tables.names:
-            raise JobNameTaken
-        now_us = self._tables.now_us()
-        draft = Draft(
-            job_id=job_id,
-            tenant_id=caller.tenant_id,
-            name=name,
-            document=Raw(msgspec.json.encode(document)),
-            created_at_us=now_us,
-            updated_at_us=now_us,
-        )
-        self._tables.drafts[job_id] = draft
-        self._tables.names[caller.tenant_id, name] = job_id
-        self._list(UnplannedRow(job_id, caller.tenant_id, now_us))
-        entry = Entry("job.register", str(job_id), {"count": 1, "names": [name]})
-        self._tables.note(caller.tenant_id, caller.actor, entry)
-        return draft
-
-    def cancel(self, caller: Caller, job_id: UUID) -> bool | None:
-        """`wheelsched.cancel`: whether that was in time; None when there is no such job."""
-        tables = self._tables
-        job = tables.jobs.get(job_id) or tables.drafts.get(job_id)
-        if job is None or job.tenant_id != caller.tenant_id:
-            return None
-        if job.state is JobState.FINISHED:
-            return False
-        is_counted = tables.jobs.pop(job_id, None) is not None
-        tables.drafts.pop(job_id, None)
-        del tables.names[caller.tenant_id, job.name]
-        tables.note(caller.tenant_id, caller.actor, changed("delete", job))
-        now_us = tables.now_us()
-        self._list(UnplannedRow(job_id, caller.tenant_id, now_us, is_counted))
-        until_us = now_us + IN_TIME_US
-        return not any(
-            row.run.state in OUT and row.run.due_us <= until_us
-            for key, row in tables.runs.items()
-            if key.job_id == job_id
-        )
-
-    def _list(self, row: UnplannedRow) -> None:
-        self._tables.unplanned[next(self._tables.unplanned_numbers)] = row
-        self._tables.hint(row.job_id, is_unplanned=True)

@@ -82,6 +82,7 @@ class MemoryTables:
         self.idempotency: dict[tuple[UUID, str], IdempotencyRow] = {}
         self.jobs: dict[UUID, Job] = {}
         self.drafts: dict[UUID, Draft] = {}  # a job is here or there
+        self.locked: set[UUID] = set()  # jobs that a transaction is about to remove
         self.unplanned: dict[int, UnplannedRow] = {}
         self.unplanned_numbers = count(1)
         self.job_counts: Counter[UUID] = Counter()

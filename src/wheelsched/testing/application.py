@@ -1,0 +1,173 @@
+"""What applications do in transactions of their own, in memory.
+
+Invariant: nothing of a transaction is seen before it commits, and nothing of one that was rolled
+back ever; what it wrote has the time of the call, and not that of the commit. Of two transactions
+that use one name, the second to commit fails where Postgres would have let it wait.
+"""
+
+from typing import Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import Raw, Struct
+
+from wheelsched.core.audit import Entry, changed
+from wheelsched.core.model import Draft, Job, JobState, RunState
+from wheelsched.errors import JobNameTaken
+from wheelsched.ports import Caller
+from wheelsched.testing.tables import IN_TIME_US, MemoryTables, UnplannedRow
+
+OUT = (RunState.ARMED, RunState.RUNNING)
+IfExists = Literal["error", "keep", "replace"]
+
+
+class Removal(Struct, frozen=True):
+    """A job that is to go, and when that was asked for."""
+
+    job_id: UUID
+    written_at_us: int
+
+
+class MemoryTransaction:
+    """A transaction of an application, between its beginning and its end."""
+
+    def __init__(self, tables: MemoryTables, caller: Caller) -> None:
+        self._tables = tables
+        self._caller = caller
+        self._changes: list[Draft | Removal] = []
+
+    def schedule(
+        self, job_id: UUID, document: dict[str, object], if_exists: IfExists = "error"
+    ) -> UUID:
+        """`wheelsched.schedule`: a draft, for its shard to plan; gives the id under its name."""
+        name = str(document["name"])
+        known = self._named(name)
+        if known is not None and if_exists == "keep":
+            return known
+        if known is not None and if_exists == "replace":
+            self._remove(known)
+        elif known is not None:
+            raise JobNameTaken
+        now_us = self._tables.now_us()
+        draft = Draft(
+            job_id=job_id,
+            tenant_id=self._caller.tenant_id,
+            name=name,
+            document=Raw(msgspec.json.encode(document)),
+            created_at_us=now_us,
+            updated_at_us=now_us,
+        )
+        self._changes.append(draft)
+        return job_id
+
+    def cancel(self, job: UUID | str) -> bool | None:
+        """`wheelsched.cancel`: whether that was in time; None when there is no such job."""
+        job_id = self._named(job) if isinstance(job, str) else job
+        found = None if job_id is None else self._visible(job_id)
+        if job_id is None or found is None:
+            return None
+        if found.state is JobState.FINISHED:
+            return False
+        self._remove(job_id)
+        until_us = self._tables.now_us() + IN_TIME_US
+        return not any(
+            row.run.state in OUT and row.run.due_us <= until_us
+            for key, row in self._tables.runs.items()
+            if key.job_id == job_id
+        )
+
+    def commit(self) -> None:
+        """All of it, or nothing and an error."""
+        removed = {one.job_id for one in self._changes if isinstance(one, Removal)}
+        for change in self._changes:
+            if isinstance(change, Draft):
+                taken = self._tables.names.get((change.tenant_id, change.name))
+                if taken is not None and taken not in removed:
+                    self.rollback()
+                    raise JobNameTaken
+        changes, self._changes = self._changes, []
+        for change in changes:
+            if isinstance(change, Draft):
+                self._add(change)
+            else:
+                self._take_away(change)
+
+    def rollback(self) -> None:
+        for change in self._changes:
+            if isinstance(change, Removal):
+                self._tables.locked.discard(change.job_id)
+        self._changes = []
+
+    def _named(self, name: str) -> UUID | None:
+        """Who has a name, as this transaction sees it."""
+        job_id = self._tables.names.get((self._caller.tenant_id, name))
+        if job_id is not None and self._is_removed(job_id):
+            job_id = None
+        for change in self._changes:
+            if isinstance(change, Draft) and change.name == name:
+                job_id = None if self._is_removed(change.job_id) else change.job_id
+        return job_id
+
+    def _is_removed(self, job_id: UUID) -> bool:
+        return any(
+            isinstance(change, Removal) and change.job_id == job_id for change in self._changes
+        )
+
+    def _visible(self, job_id: UUID) -> Job | Draft | None:
+        job: Job | Draft | None = self._tables.jobs.get(job_id) or self._tables.drafts.get(job_id)
+        for change in self._changes:
+            if isinstance(change, Draft) and change.job_id == job_id:
+                job = change
+        if job is None or job.tenant_id != self._caller.tenant_id or self._is_removed(job_id):
+            return None
+        return job
+
+    def _remove(self, job_id: UUID) -> None:
+        self._tables.locked.add(job_id)
+        self._changes.append(Removal(job_id, self._tables.now_us()))
+
+    def _add(self, draft: Draft) -> None:
+        tables = self._tables
+        tables.drafts[draft.job_id] = draft
+        tables.names[draft.tenant_id, draft.name] = draft.job_id
+        entry = Entry("job.register", str(draft.job_id), {"count": 1, "names": [draft.name]})
+        tables.note(draft.tenant_id, self._caller.actor, entry)
+        self._list(UnplannedRow(draft.job_id, draft.tenant_id, draft.created_at_us))
+
+    def _take_away(self, removal: Removal) -> None:
+        tables, job_id = self._tables, removal.job_id
+        tables.locked.discard(job_id)
+        planned = tables.jobs.pop(job_id, None)
+        job = planned or tables.drafts.pop(job_id, None)
+        if job is None:  # somebody else was first
+            return
+        del tables.names[job.tenant_id, job.name]
+        tables.note(job.tenant_id, self._caller.actor, changed("delete", job))
+        is_counted = planned is not None
+        self._list(UnplannedRow(job_id, job.tenant_id, removal.written_at_us, is_counted))
+
+    def _list(self, row: UnplannedRow) -> None:
+        self._tables.unplanned[next(self._tables.unplanned_numbers)] = row
+        self._tables.hint(row.job_id, is_unplanned=True)
+
+
+class MemoryApplication:
+    """Applications: a transaction, or one that commits at once."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables = tables
+
+    def begin(self, caller: Caller) -> MemoryTransaction:
+        return MemoryTransaction(self._tables, caller)
+
+    def schedule(self, caller: Caller, job_id: UUID, document: dict[str, object]) -> Draft:
+        transaction = self.begin(caller)
+        transaction.schedule(job_id, document)
+        transaction.commit()
+        return self._tables.drafts[job_id]
+
+    def cancel(self, caller: Caller, job_id: UUID) -> bool | None:
+        transaction = self.begin(caller)
+        was_in_time = transaction.cancel(job_id)
+        transaction.commit()
+        return was_in_time
