@@ -7,8 +7,10 @@ from tests.checker.findings import Evidence, Finding
 from tests.checker.oracle import due_times
 from tests.checker.records import RunRow
 from tests.checker.story import Story
+from tests.checker.times import SECOND_US
 
 FINAL = ("succeeded", "dead", "skipped", "cancelled")
+RECOVERY_US = 16 * SECOND_US  # from the end of a fault until somebody owns everything again
 WITHDRAWN = ("paused", "edited", "deleted")  # by a change that came before it was sent
 
 
@@ -25,16 +27,47 @@ def check(evidence: Evidence) -> Iterator[Finding]:
 
 def _lost(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator[Finding]:
     rows = {run.due_us for run in runs if run.missed_since_us is None}
-    stretches = [
-        (run.missed_since_us, run.due_us) for run in runs if run.missed_since_us is not None
-    ]
+    if not runs and _was_never_planned(evidence, story):
+        return
     times, history = evidence.times, evidence.history
+    cancelled_us = _cancelled_us(evidence, story)
+    stretches = [
+        (run.missed_since_us, max(run.due_us, cancelled_us if run.skip_reason == "deleted" else 0))
+        for run in runs
+        if run.missed_since_us is not None
+    ]
     for due_us, window in story.expected().items():
         if due_us in rows or any(first <= due_us <= last for first, last in stretches):
             continue
         if due_us > times.database_us(history.healed_us):
             continue
         yield Finding("lost", story.job, due_us, f"window until {window.until_us}")
+
+
+def _was_never_planned(evidence: Evidence, story: Story) -> bool:
+    """Whether a transaction has cancelled a job before any shard could know of it.
+
+    It never was active then. A shard that is there hears of it within a second.
+    """
+    created_us = [one.answered_us for one in story.requests if one.verb == "create"]
+    deleted_us = [
+        one.written_us
+        for one in story.requests
+        if one.verb == "delete" and one.written_us is not None and one.result != "failed"
+    ]
+    if not deleted_us:
+        return False
+    since_us, until_us = min(created_us), min(deleted_us)
+    return until_us < since_us + SECOND_US or bool(
+        evidence.times.faults(since_us - RECOVERY_US, until_us)
+    )
+
+
+def _cancelled_us(evidence: Evidence, story: Story) -> int:
+    """When a transaction has cancelled a job. What was late then is told by the first of it: with
+    the job its schedule is gone, and nobody knows how many more there were."""
+    written = [one.written_us for one in story.requests if one.verb == "delete"]
+    return max((evidence.times.database_us(one) for one in written if one is not None), default=0)
 
 
 def _invented(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator[Finding]:

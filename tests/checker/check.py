@@ -6,6 +6,10 @@ Independent of the product: it imports nothing of it. `records` says what it rea
 |-----------------------|---|
 | `lost`                | a due time, or a trigger, that nothing in the tables accounts for |
 | `stuck`               | a run without an end, long after everything was healed |
+| `vanished`            | a job that was acknowledged, and is gone though nobody deleted it |
+| `uncommitted`         | a job that is there, though its client was told that it is not |
+| `unplanned`           | a job that no shard has planned, long after everything was healed |
+| `misjudged`           | a job that was refused and should not have been, or the other way round |
 | `invented`            | a run for a time at which its job was not due |
 | `requested_twice`     | more runs by hand, or of a backfill, than were asked for |
 | `misfilled`           | a backfill of other due times than there were |
@@ -39,7 +43,16 @@ Independent of the product: it imports nothing of it. `records` says what it rea
 | `mislabelled`         | by its time it is another run than it says |
 """
 
-from tests.checker import accounts, changes, deliveries, lateness, requested, takeovers, tenures
+from tests.checker import (
+    accounts,
+    changes,
+    deliveries,
+    existence,
+    lateness,
+    requested,
+    takeovers,
+    tenures,
+)
 from tests.checker.findings import Evidence, Report
 from tests.checker.records import History
 
@@ -49,6 +62,7 @@ def check(history: History) -> Report:
     evidence = Evidence(history)
     report = Report(runs=len(history.runs))
     report.findings += accounts.check(evidence)
+    report.findings += existence.check(evidence)
     report.findings += requested.check(evidence)
     report.findings += deliveries.check(evidence, report)
     report.findings += tenures.check(evidence)

@@ -46,7 +46,7 @@ def _late(
     jitter_us = window.definition.schedule.jitter_us
     due_us = times.instant_us(arrival.due_us, arrival.at_us) + jitter_us
     report.lateness_us.append(max(arrival.at_us - due_us, 0))
-    if due_us < evidence.history.started_us + WARM_UP_US or due_us < window.from_us + SECOND_US:
+    if due_us < evidence.history.started_us + WARM_UP_US or due_us < window.known_us + SECOND_US:
         return
     faults = times.faults(due_us - RECOVERY_US - 10 * SECOND_US, arrival.at_us, HARMFUL)
     if not faults and arrival.at_us - due_us > PROMPT_US:
@@ -66,7 +66,7 @@ def _mislabelled(
         return
     if arrival.at_us < evidence.history.started_us + WARM_UP_US:
         return
-    if times.instant_us(arrival.due_us, arrival.at_us) < window.from_us + SECOND_US:
+    if times.instant_us(arrival.due_us, arrival.at_us) < window.known_us + SECOND_US:
         return  # it may have been armed as its job was before
     latest_us = times.database_us(arrival.at_us) + tolerance_us(evidence, arrival.at_us)
     place = bisect_right(due, latest_us)

@@ -68,6 +68,9 @@ class Request(Struct, frozen=True, kw_only=True):
 
     `due_us` names a run: the one that is cancelled, or was triggered. `filled_us` are the due
     times of the runs that a backfill of [`since_us`, `until_us`) was told to have made.
+
+    A call in a transaction of the client's own is answered with its commit, and `failed` when that
+    was rolled back. What it wrote counts from `written_us`, when the call itself came back.
     """
 
     verb: Verb
@@ -78,6 +81,8 @@ class Request(Struct, frozen=True, kw_only=True):
     result: Result
     definition: Definition | None = None
     is_rescheduled: bool = False
+    is_wrong: bool = False  # what is asked for cannot be meant, and is to be refused
+    written_us: int | None = None
     due_us: int | None = None
     in_time: bool = False  # a cancel that was told to have been in time
     since_us: int = 0
@@ -86,7 +91,7 @@ class Request(Struct, frozen=True, kw_only=True):
     too_late: tuple[int, ...] = ()  # due times that a change was told not to have reached
 
 
-class Arrival(Struct, frozen=True, kw_only=True):
+class Arrival(Struct, frozen=True, kw_only=True, gc=False):
     """One attempt of one run at a worker. `answered_us` is None while, or if, there is no answer.
 
     `reported` is what the worker said by itself later on, after `accepted`.
@@ -115,9 +120,10 @@ class JobRow(Struct, frozen=True, kw_only=True):
     partition: int
     state: str
     next_due_us: int | None
+    error: str | None = None  # why it was refused
 
 
-class RunRow(Struct, frozen=True, kw_only=True):
+class RunRow(Struct, frozen=True, kw_only=True, gc=False):
     job: str
     due_us: int
     tenant: str

@@ -17,10 +17,14 @@ ENDING = ("pause", "delete")
 
 
 class Window(Struct, frozen=True, kw_only=True):
-    """A time in which a job was active under a schedule. Instants are of the reference."""
+    """A time in which a job was active under a schedule. Instants are of the reference.
+
+    Nobody could know of it before `known_us`: it was written, and not committed.
+    """
 
     definition: Definition
     from_us: int
+    known_us: int
     until_us: int
 
 
@@ -87,7 +91,7 @@ class Story:
         windows: list[Window] = []
         schedules: list[Definition] = []  # any of which may be in force
         for place, request in enumerate(self.requests):
-            if request.result == "failed":
+            if request.result == "failed" or request.is_wrong:
                 continue
             starts: list[Definition] = []
             if request.verb in ("create", "edit") and request.definition is not None:
@@ -106,6 +110,7 @@ class Story:
                 Window(
                     definition=definition,
                     from_us=request.sent_us,
+                    known_us=request.sent_us,
                     until_us=min(ends, default=FOREVER_US),
                 )
                 for definition in starts
@@ -117,7 +122,7 @@ class Story:
         schedules: list[Definition] = []
         is_active = False
         for place, request in enumerate(self.requests):
-            if request.result == "failed":
+            if request.result == "failed" or request.is_wrong:
                 continue
             is_known = request.result == "ok"
             starts = False
@@ -140,9 +145,15 @@ class Story:
             for later in self.requests[place + 1 :]
             if later.result != "failed" and (later.verb in ENDING or later.is_rescheduled)
         ]
-        from_us = self.requests[place].answered_us
+        known_us, written_us = self.requests[place].answered_us, self.requests[place].written_us
+        from_us = known_us if written_us is None else written_us
         until_us = min([*ends, self._gone_us, self._history.healed_us])
-        return Window(definition=definition, from_us=from_us, until_us=max(until_us, from_us))
+        return Window(
+            definition=definition,
+            from_us=from_us,
+            known_us=known_us,
+            until_us=max(until_us, from_us),
+        )
 
 
 def read_stories(history: History, times: Times) -> dict[str, Story]:

@@ -87,11 +87,21 @@ def with_owner(history: History, **fields: object) -> History:
     return replace(history, tenures=(replace(history.tenures[0], **fields),))
 
 
+def changed_job(history: History, **fields: object) -> History:
+    return replace(history, jobs=tuple(replace(job, **fields) for job in history.jobs))
+
+
 CASES: dict[str, Callable[[History], History]] = {
     "lost": lambda history: without(history, 30),
     "stuck": lambda history: changed_run(
         without(history, 30, arrival_only=True), 30, state="armed", finished_at_us=None
     ),
+    "vanished": lambda history: replace(history, jobs=()),
+    "uncommitted": lambda history: and_also(
+        replace(history, requests=()), request("create", 0, definition=DEFINITION, result="failed")
+    ),
+    "unplanned": lambda history: changed_job(history, state="unplanned", next_due_us=None),
+    "misjudged": lambda history: changed_job(history, state="refused", error="wrong"),
     "invented": lambda history: and_also(history, run(33), arrival(33)),
     "miscounted": lambda history: changed_run(
         without(history, 30, arrival_only=True),
@@ -213,6 +223,34 @@ def test_a_takeover_is_not_judged_while_something_else_is_broken() -> None:
     report = check(replace(history, faults=(*history.faults, cut)))
     assert report.takeovers_us == []
     assert "slow_takeover" not in report.names
+
+
+def refused(**fields: object) -> History:
+    """A job that cannot be meant, and was never run."""
+    history = changed_job(quiet(), state="refused", error="61 is no minute", next_due_us=None)
+    asked = request("create", 0, is_wrong=True, **fields)
+    return replace(history, requests=(asked,), runs=(), arrivals=())
+
+
+def test_what_cannot_be_meant_is_refused_with_a_reason() -> None:
+    assert check(refused()).findings == []
+    assert check(changed_job(refused(), error=None)).names == {"misjudged"}
+    assert check(changed_job(refused(), state="active")).names == {"misjudged"}
+
+
+def test_what_was_rolled_back_may_not_be_there() -> None:
+    assert check(refused(result="failed")).names == {"uncommitted"}
+    assert check(replace(refused(result="failed"), jobs=())).findings == []
+
+
+def test_what_a_transaction_wrote_is_due_from_then_on() -> None:
+    written = request("create", 0, definition=DEFINITION, answered_us=at(15), written_us=at(0))
+    history = replace(quiet(), requests=(written,))
+    assert check(history).findings == []
+    assert check(without(history, 10)).names == {"lost"}
+    late = {"at_us": at(15.1), "answered_us": at(15.1)}
+    history = changed_run(changed_arrival(history, 10, **late), 10, finished_at_us=at(15.1))
+    assert check(history).findings == []
 
 
 def test_a_duplicate_that_a_fault_explains_is_counted_instead() -> None:

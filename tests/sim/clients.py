@@ -4,18 +4,17 @@ Invariant: a request is noted with what its client has heard, which may be less 
 """
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
 from random import Random
 from uuid import UUID
 
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
-from tests.checker.records import Definition, Request, Result, Schedule, Verb
+from tests.checker.records import Definition, Request, Result, Verb
 from tests.sim.counter import Asked, Counter
 from tests.sim.network import Weather
 from tests.sim.scene import Scene
-from tests.sim.workers import TEMPERS
+from tests.sim.wishes import SECOND_US, draw_definition, draw_schedule, written
 
 from wheelsched.core.compile import compile_schedule
 from wheelsched.core.model import Job, JobState, Target
@@ -32,9 +31,6 @@ from wheelsched.ports import Acknowledged, Caller, Registration, Tenant
 from wheelsched.testing.tables import MemoryTables
 
 MS = 1_000_000
-SECOND_US = 1_000_000
-ZONES = ("UTC", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu")
-SECONDS = ("*/2", "*/3", "*/5", "*/7", "*/10", "*/15", "1,4,9,33", "*", "0", "30")
 
 
 class Clients:
@@ -85,7 +81,7 @@ class Clients:
     async def create(self) -> None:
         tenant_id = self._random.choice(self._tenants)
         job_id = UUID(int=self._random.getrandbits(128), version=4)
-        definition = self._definition(job_id)
+        definition = draw_definition(self._random, job_id, self._mark(), self._scene.database_us())
         job = self._job(job_id, tenant_id, definition)
         due_us = self._first_us(job)
         self._known[job_id] = (job, definition)
@@ -119,7 +115,9 @@ class Clients:
         if job is None or definition is None:
             return
         definition = replace(
-            definition, schedule=self._schedule(self._scene.database_us()), mark=self._mark()
+            definition,
+            schedule=draw_schedule(self._random, self._scene.database_us()),
+            mark=self._mark(),
         )
         changed = self._job(job.job_id, job.tenant_id, definition)
         due_us = self._first_us(changed)
@@ -151,7 +149,11 @@ class Clients:
             )
 
     async def resume(self) -> None:
-        paused = [job for job in self._tables.jobs.values() if job.state is JobState.PAUSED]
+        paused = [
+            job
+            for job in self._tables.jobs.values()
+            if job.state is JobState.PAUSED and job.job_id in self._known
+        ]
         if paused:
             job = self._random.choice(paused)
             caller = Caller(job.tenant_id, "client")
@@ -202,7 +204,9 @@ class Clients:
 
     async def cancel(self) -> None:
         live = [
-            row.run for row in self._tables.runs.values() if row.run.state in ("armed", "retrying")
+            row.run
+            for row in self._tables.runs.values()
+            if row.run.state in ("armed", "retrying") and row.run.job_id in self._known
         ]
         if live:
             run = self._random.choice(live)
@@ -275,56 +279,18 @@ class Clients:
         mark = msgspec.json.decode(job.payload)["mark"]
         return next((one for one in asked if one.mark == mark), definition)
 
-    def _definition(self, job_id: UUID) -> Definition:
-        random = self._random
-        temper = random.choice(TEMPERS)
-        return Definition(
-            schedule=self._schedule(self._scene.database_us()),
-            url=f"http://{temper}-{job_id.hex[:8]}.example/hook",
-            mark=self._mark(),
-            overlap=random.choice(("skip", "skip", "queue", "allow", "cancel")),
-            misfire=random.choice(("once", "all", "skip")),
-            grace_us=random.choice((1, 5, 60)) * SECOND_US,
-            max_missed=random.choice((2, 100)),
-            max_attempts=random.choice((1, 3, 4)),
-            timeout_us=random.choice((3, 5, 10)) * SECOND_US,
-        )
-
-    def _schedule(self, now_us: int) -> Schedule:
-        random = self._random
-        jitter_us = random.choice((0, 0, 0, 0, 500_000, 1_500_000))
-        match random.randint(0, 5):
-            case 0 | 1 | 2:
-                zone = random.choice(ZONES)
-                second = random.choice(SECONDS)
-                return Schedule(
-                    kind="cron",
-                    cron=f"{second} * * * * *",
-                    timezone=zone,
-                    jitter_us=0 if second == "*" else jitter_us,
-                )
-            case 3:
-                every_us = random.choice((1_500, 2_000, 4_250, 13_000)) * 1_000
-                anchor_us = now_us - now_us % 1_000
-                return Schedule(
-                    kind="every", every_us=every_us, anchor_us=anchor_us, jitter_us=jitter_us
-                )
-            case _:
-                at_us = now_us - now_us % 1_000 + random.randint(100, 80_000) * 1_000
-                return Schedule(kind="at", at_us=at_us)
-
     def _job(self, job_id: UUID, tenant_id: UUID, definition: Definition) -> Job:
         now_us = self._scene.database_us()
         schedule = definition.schedule
-        written, anchor_us = _written(schedule), schedule.anchor_us or now_us
+        expression, anchor_us = written(schedule), schedule.anchor_us or now_us
         payload = {"mark": definition.mark, "tenant": str(tenant_id)}
         return Job(
             job_id=job_id,
             tenant_id=tenant_id,
             name=job_id.hex,
-            schedule=Raw(msgspec.json.encode(written)),
+            schedule=Raw(msgspec.json.encode(expression)),
             spec=parse(
-                written,
+                expression,
                 timezone=schedule.timezone,
                 jitter=f"{schedule.jitter_us // 1_000}ms",
                 now_us=min(now_us, schedule.at_us or now_us),
@@ -357,14 +323,3 @@ def _too_late(answer: object) -> tuple[int, ...]:
     if isinstance(answer, Acknowledged):
         return tuple(key.due_us for key in answer.too_late)
     return ()
-
-
-def _written(schedule: Schedule) -> str:
-    match schedule.kind:
-        case "cron":
-            return schedule.cron
-        case "every":
-            return f"every {schedule.every_us // 1_000}ms"
-        case "at":
-            instant = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=schedule.at_us)
-            return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")

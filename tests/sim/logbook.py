@@ -18,6 +18,7 @@ from tests.checker.records import (
     Tenure,
 )
 
+from wheelsched.core.model import Draft, Job
 from wheelsched.core.partition import PARTITIONS, partition_of
 from wheelsched.testing.tables import MemoryTables
 
@@ -104,6 +105,7 @@ class Logbook:
 
 
 def _jobs(tables: MemoryTables) -> list[JobRow]:
+    jobs: list[Job | Draft] = [*tables.jobs.values(), *tables.drafts.values()]
     return [
         JobRow(
             job=str(job.job_id),
@@ -111,8 +113,9 @@ def _jobs(tables: MemoryTables) -> list[JobRow]:
             partition=partition_of(job.job_id),
             state=job.state.value,
             next_due_us=timer.due_us if (timer := tables.timers.get(job.job_id)) else None,
+            error=job.error if isinstance(job, Draft) else None,
         )
-        for job in tables.jobs.values()
+        for job in jobs
     ]
 
 

@@ -15,12 +15,22 @@ SLOW_OUTCOME_S = 15
 
 
 class Luck:
-    """Drives one simulation. `faults` and `requests`: so much of these kinds, and nothing else."""
+    """Drives one simulation. `faults` and `requests`: so much of these kinds, and nothing else.
+
+    `transactions` is how many of applications there are; None leaves it to the seed. All about them
+    comes from a source of its own: in a world without them everything is as if there were none.
+    """
 
     def __init__(
-        self, simulation: Simulation, faults: Sequence[str] = (), requests: int | None = None
+        self,
+        simulation: Simulation,
+        faults: Sequence[str] = (),
+        requests: int | None = None,
+        transactions: int | None = None,
     ) -> None:
         self._world = simulation
+        self._of_applications: Random = simulation.source("luck of applications")
+        self._transactions = transactions
         self._wanted = [getattr(self, f"_{name}") for name in faults]
         self._requests = requests
         self._random: Random = simulation.source("luck")
@@ -41,6 +51,7 @@ class Luck:
             self._later(random.uniform(3, active_s - 15), self._fault)
         for _ in range(requests):
             self._later(random.uniform(1, active_s), world.clients.act)
+        self._let_applications_live(active_s)
         await self._advance(active_s)
         await self._heal()
         healed_us = world.now_us()
@@ -51,6 +62,33 @@ class Luck:
         history = world.logbook.close(world.tables, healed_us)
         await world.finish()
         return history
+
+    def _let_applications_live(self, active_s: int) -> None:
+        world, random = self._world, self._of_applications
+        transactions = random.choice((0, 0, 8, 20))
+        if self._transactions is not None:
+            transactions = self._transactions
+        if not transactions:
+            return
+        self._spawn(world.applications.begin())
+        for _ in range(transactions):
+            self._later(random.uniform(1, active_s - 1), world.applications.act)
+        if not self._wanted and random.random() < 0.3:
+            self._later(random.uniform(1, active_s - 15), self._crash_some_planner)
+
+    async def _crash_some_planner(self) -> None:
+        if self._world.processes:
+            processes = list(self._world.processes.values())
+            await self._crash_planning(self._of_applications.choice(processes))
+
+    async def _crash_planning(self, process: Process) -> None:
+        """Dies at the next statement by which it would plan, or clear away."""
+        statements = ("plans.plan", "plans.plan", "plans.clear")
+        process.line.weather.crash_at = self._of_applications.choice(statements)
+        while not process.task.done() and process.line.weather.crash_at is not None:
+            await self._sleep(0.1)
+        if process.machine.is_dead:
+            await self._restart()
 
     async def _heal(self) -> None:
         world = self._world
@@ -171,11 +209,11 @@ class Luck:
         processes = list(self._world.processes.values())
         for process in processes:
             process.line.weather = weather
-        self._world.clients.fare(weather, loss=0.3)
+        self._world.fare(weather, loss=0.3)
         await self._sleep(self._random.choice((3, 8, 15)))
         for process in processes:
             process.line.weather = Weather()
-        self._world.clients.fare(Weather(), loss=0.0)
+        self._world.fare(Weather(), loss=0.0)
         self._note("store", from_us, None)
 
     async def _slow_outcomes(self, _: Process) -> None:

@@ -52,13 +52,14 @@ class Mutant(Struct, frozen=True):
     caught_as: frozenset[str]
     faults: tuple[str, ...]
     requests: int = 6
+    transactions: int = 0
 
 
 MUTANTS: list[Mutant] = []
 
 
 def mutant(
-    *caught_as: str, faults: Sequence[str], requests: int = 6
+    *caught_as: str, faults: Sequence[str], requests: int = 6, transactions: int = 0
 ) -> Callable[[Breaking], Breaking]:
     def add(breaking: Breaking) -> Breaking:
         MUTANTS.append(
@@ -68,6 +69,7 @@ def mutant(
                 frozenset(caught_as),
                 tuple(faults),
                 requests,
+                transactions,
             )
         )
         return breaking

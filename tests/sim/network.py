@@ -41,6 +41,7 @@ class Weather(Struct):
     slowest_ms: int = 20
     outcomes_ms: int = 0  # how long it takes until outcomes are written
     crash_in: int | None = None  # dies at this statement from now
+    crash_at: str | None = None  # dies at the next statement of this name
     is_cut: bool = False
     is_deaf: bool = False
 
@@ -91,7 +92,7 @@ class Line:
     async def send(self, name: str, do: Callable[[], Awaitable[object]]) -> object:
         """Does a statement, as its fate will have it."""
         self._check_alive()
-        fate = self._draw()
+        fate = self._draw(name)
         delay_ns = self._random.randint(1, self.weather.slowest_ms) * MS
         is_slow_back = self._random.random() < 0.5
         if fate is Fate.CRASH_BEFORE:
@@ -139,13 +140,15 @@ class Line:
         await self._machine.thawed()
         self._check_alive()
 
-    def _draw(self) -> Fate:
+    def _draw(self, name: str) -> Fate:
         weather = self.weather
         luck = self._random.random()
         if weather.crash_in is not None:
             weather.crash_in -= 1
             if weather.crash_in <= 0:
                 return Fate.CRASH_BEFORE if luck < 0.4 else Fate.CRASH_AFTER
+        if weather.crash_at == name:
+            return Fate.CRASH_BEFORE if luck < 0.4 else Fate.CRASH_AFTER
         if weather.is_cut or luck < weather.undone:
             return Fate.UNDONE
         if luck < weather.undone + weather.ambiguous:

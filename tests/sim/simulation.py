@@ -10,6 +10,7 @@ from random import Random
 
 from msgspec import Struct
 from tests.checker.records import Offset
+from tests.sim.applications import Applications
 from tests.sim.clients import Clients
 from tests.sim.logbook import Logbook
 from tests.sim.machine import Machine
@@ -56,6 +57,7 @@ class Simulation:
         scene = Scene(self.clock, self.store, self.database_us, self.logbook)
         self.workers = Workers(scene, self.source("workers"))
         self.clients = Clients(scene, self.source("clients"))
+        self.applications = Applications(scene, self.source("applications"))
         self.processes: dict[str, Process] = {}
         self._ended: list[asyncio.Task[None]] = []
         self._names = 0
@@ -129,8 +131,13 @@ class Simulation:
             process.line.weather = Weather()
             if process.machine.is_frozen:
                 process.machine.thaw()
-        self.clients.fare(Weather(), loss=0.0)
+        self.fare(Weather(), loss=0.0)
         self.workers.is_calm = True
+
+    def fare(self, weather: Weather, loss: float) -> None:
+        """What becomes of what clients and applications ask for, from now on."""
+        self.clients.fare(weather, loss)
+        self.applications.loss = loss
 
     def check_alive(self) -> None:
         """Raises what a process has died of by itself."""

@@ -1,6 +1,7 @@
 """The checker against a product that is broken: each mutant has to be caught, and by its name."""
 
 import pytest
+import tests.sim.mutants_of_drafts  # noqa: F401 - adds its own
 from tests.sim.mutants import MUTANTS, SLOW_CLAIMS, Mutant
 from tests.sim.seeds import judge_mutant
 
@@ -16,6 +17,7 @@ NAMED = {
     "sweep_forgets",
     "hints_without_freshness",
     "misfire_dropped_silently",
+    "planned_from_now",
 }
 
 

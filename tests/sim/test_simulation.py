@@ -16,7 +16,7 @@ from multiprocessing import get_context
 import msgspec
 import pytest
 from tests.checker.findings import Report
-from tests.sim.seeds import KEPT, judge, simulate
+from tests.sim.seeds import KEPT, KEPT_WITH_APPLICATIONS, judge, simulate
 
 COUNT = int(os.environ.get("SIM_SEEDS", "300"))
 FIRST = int(os.environ.get("SIM_FIRST", "10000"))
@@ -41,7 +41,7 @@ def told(reports: dict[int, Report]) -> list[str]:
 
 
 def test_what_was_found_once_is_not_found_again() -> None:
-    assert told(judge_all(KEPT)) == []
+    assert told(judge_all((*KEPT, *KEPT_WITH_APPLICATIONS))) == []
 
 
 @pytest.mark.timeout(60 + SECONDS_PER_SEED * COUNT)
@@ -73,7 +73,7 @@ async def digest_of(seed: int) -> str:
     return sha256(msgspec.json.encode(await simulate(seed))).hexdigest()
 
 
-@pytest.mark.parametrize("seed", [10, 2070, 20065])
+@pytest.mark.parametrize("seed", [10, 2070, 20065, 54003])
 def test_a_seed_replays_exactly(seed: int) -> None:
     here = asyncio.run(digest_of(seed))
     assert asyncio.run(digest_of(seed)) == here
