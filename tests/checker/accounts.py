@@ -76,10 +76,16 @@ def _invented(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator[
         is_known = run.trigger != "schedule" or run.due_us in allowed
         if not is_known and not is_unsettled(evidence, run.due_us):
             if run.state == "skipped" and (
-                run.missed_since_us in allowed or run.skip_reason in WITHDRAWN
+                run.missed_since_us in allowed
+                or (run.skip_reason in WITHDRAWN and _was_ever_due(story, run.due_us))
             ):
                 continue
             yield Finding("invented", run.job, run.due_us, f"{run.state} {run.skip_reason}")
+
+
+def _was_ever_due(story: Story, due_us: int) -> bool:
+    """Whether it is a due time of any schedule that a job has had: it may have been armed ahead."""
+    return any(due_times(one.schedule, due_us - 1, due_us) for one in story.definitions.values())
 
 
 def _counts(story: Story, runs: list[RunRow]) -> Iterator[Finding]:

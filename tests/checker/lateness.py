@@ -13,7 +13,7 @@ PROMPT_US = SECOND_US + 100_000  # a hand-over takes a second at most
 RECOVERY_US = 16 * SECOND_US  # from the end of a fault to the first fire
 SLOW_US = 100_000
 WARM_UP_US = 3 * SECOND_US
-HARMFUL = ("crash", "freeze", "store", "clock", "deaf", "down")
+HARMFUL = ("crash", "freeze", "store", "clock", "deaf", "down", "stall")
 
 
 def check(evidence: Evidence, report: Report) -> Iterator[Finding]:

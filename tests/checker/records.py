@@ -27,7 +27,9 @@ from msgspec import Struct
 Result = Literal["ok", "failed", "unknown"]
 Verb = Literal["create", "edit", "pause", "resume", "delete", "trigger", "backfill", "cancel"]
 Answer = Literal["ok", "failed", "rejected", "accepted", "gone", "none"]
-FaultKind = Literal["crash", "freeze", "store", "deaf", "clock", "join", "leave", "down"]
+FaultKind = Literal[
+    "crash", "freeze", "store", "deaf", "clock", "join", "leave", "down", "stall"
+]  # a stall is too short to cost anybody a lease: what is late, it explains, and nothing else
 Ending = Literal["released", "left", "taken_over"]
 
 

@@ -16,7 +16,7 @@ from tests.checker.times import SECOND_US
 AT_MOST_US = 15 * SECOND_US
 BEFORE_US = 5 * SECOND_US  # whoever was frozen or cut off till then may have to begin again
 LEASE_US = 7 * SECOND_US  # how long a killed shard may count as one that lives
-DISABLING = ("freeze", "store", "clock")
+DISABLING = ("freeze", "store", "clock", "stall")
 
 
 def check(evidence: Evidence, report: Report) -> Iterator[Finding]:

@@ -277,9 +277,50 @@ def test_a_fault_is_that_of_a_process_under_each_of_its_names() -> None:
 
 def test_an_error_of_a_clock_excuses_no_more_than_can_be_true() -> None:
     said = ClockError(at_us=at(30), error_us=3_600_000_000)
-    history = replace(quiet(), clock_errors=(said,))
+    slow = Fault(kind="store", from_us=at(20), until_us=at(25))
+    history = replace(quiet(), clock_errors=(said,), faults=(slow,))
     assert "early" not in check(changed_arrival(history, 30, at_us=at(27))).names
     assert "early" in check(changed_arrival(history, 30, at_us=at(26))).names
+
+
+def test_without_a_fault_a_clock_may_not_be_said_to_be_far_off() -> None:
+    said = ClockError(at_us=at(30), error_us=1_000_000)
+    history = replace(quiet(), clock_errors=(said,))
+    assert "early" not in check(changed_arrival(history, 30, at_us=at(29.95))).names
+    assert "early" in check(changed_arrival(history, 30, at_us=at(29.5))).names
+
+
+def test_a_short_stall_of_the_machine_explains_what_is_late_and_no_duplicate() -> None:
+    stall = Fault(kind="stall", from_us=at(29), until_us=at(30.6))
+    report = check(replace(CASES["duplicated"](quiet()), faults=(stall,)))
+    assert "duplicated" in report.names
+    assert "late" not in check(replace(CASES["late"](quiet()), faults=(stall,))).names
+
+
+def test_a_withdrawn_run_was_due_at_some_time() -> None:
+    withdrawn = {"state": "skipped", "skip_reason": "paused", "token": None, "armed_at_us": None}
+    paused = and_also(without(quiet(), 90), request("pause", 85))
+    history = and_also(paused, run(110, **withdrawn))
+    assert "invented" not in check(history).names
+    assert "invented" in check(and_also(paused, run(113, **withdrawn))).names
+
+
+def tried_again_after(seconds: float) -> History:
+    """The first attempt at 30 s has no answer, and its job has ten seconds for one."""
+    patient = replace(DEFINITION, timeout_us=10_000_000)
+    history = replace(quiet(), requests=(request("create", 0, definition=patient),))
+    again_us = at(30 + seconds)
+    history = changed_arrival(history, 30, answer="none", answered_us=None)
+    history = changed_run(
+        history, 30, token=token(1, 31), attempt=2, finished_at_us=again_us + 1_000
+    )
+    again = {"at_us": again_us, "answered_us": again_us, "attempt": 2, "token": token(1, 31)}
+    return and_also(history, arrival(30, **again))
+
+
+def test_who_does_not_answer_has_until_the_timeout() -> None:
+    assert "duplicated" not in check(tried_again_after(10)).names
+    assert "duplicated" in check(tried_again_after(5)).names
 
 
 def sent_before_and_after_a_takeover(answered_s: float) -> History:

@@ -5,7 +5,7 @@ from random import Random
 from msgspec.structs import replace
 from tests.checker.quiet import quiet
 from tests.checker.records import ClockError, Fault
-from tests.checker.times import BELIEVED_US, ERROR_HOLDS_US, Times
+from tests.checker.times import BELIEVED_US, CALM_US, ERROR_HOLDS_US, Times
 
 SPAN = 40_000_000
 
@@ -35,7 +35,9 @@ def test_the_largest_error_that_was_said_about_then_counts() -> None:
         ClockError(at_us=random.randrange(SPAN), error_us=random.randrange(2 * BELIEVED_US))
         for _ in range(30)
     ]
-    times = Times(replace(quiet(), clock_errors=tuple(errors)))
+    slow = Fault(kind="store", from_us=-SPAN, until_us=2 * SPAN)
+    told = replace(quiet(), clock_errors=tuple(errors))
+    times, calm = Times(replace(told, faults=(slow,))), Times(told)
     edges = [
         one.at_us + sign * ERROR_HOLDS_US + by
         for one in errors
@@ -45,3 +47,4 @@ def test_the_largest_error_that_was_said_about_then_counts() -> None:
     for at_us in (*edges, -SPAN, 2 * SPAN):
         near = [one.error_us for one in errors if abs(one.at_us - at_us) <= ERROR_HOLDS_US]
         assert times.error_us(at_us) == min(max(near, default=0), BELIEVED_US)
+        assert calm.error_us(at_us) == min(max(near, default=0), CALM_US)

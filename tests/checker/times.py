@@ -10,6 +10,9 @@ SECOND_US = 1_000_000
 ERROR_HOLDS_US = 3 * SECOND_US  # around the instant at which a shard was asked
 BELIEVED_US = 3_500_000  # half of a lease: whoever waits longer for an answer owns nothing
 
+CALM_US = 100_000  # on one machine, and without a fault, no answer takes as long as twice that
+SAMPLES_US = 60 * SECOND_US  # how long a shard keeps what it has measured
+
 
 class Times:
     """The database's clock against the reference."""
@@ -49,7 +52,10 @@ class Times:
     def error_us(self, at_us: int) -> int:
         """The most that a shard said about then that its clock might be off, as far as believed."""
         place = bisect_right(self._edges_us, at_us)
-        return min(self._errors_us[place - 1], BELIEVED_US) if place else 0
+        said_us = self._errors_us[place - 1] if place else 0
+        if said_us <= CALM_US:
+            return said_us
+        return min(said_us, BELIEVED_US) if self.faults(at_us - SAMPLES_US, at_us) else CALM_US
 
     @property
     def is_steady(self) -> bool:

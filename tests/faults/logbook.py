@@ -29,6 +29,8 @@ else:
     Connection = asyncpg.Connection
 
 PAGE = 10_000
+LEASE_US = 5_000_000
+COSTLY_US = 3_000_000  # of a lease that is renewed every second, and given up half a second early
 US = "(extract(epoch FROM {0}) * 1000000)::bigint"
 RUNS = f"""
 SELECT job_id::text AS job, {US.format("due_at")} AS due_us, tenant_id::text AS tenant, partition,
@@ -64,6 +66,7 @@ class Logbook:
         self.offsets: list[Offset] = []
         self.clock_errors: list[ClockError] = []
         self.stalls_us: list[int] = []
+        self._stalls: list[tuple[int, int]] = []  # of the last seconds
         self.returns_us: list[int] = []  # when Postgres was back
 
     @contextmanager
@@ -76,9 +79,13 @@ class Logbook:
             self.note(kind, from_us, shard)
 
     def stalled(self, kind: FaultKind, from_us: int) -> None:
-        """The machine itself was away for a while."""
-        self.stalls_us.append(now_us() - from_us)
-        self.note(kind, from_us)
+        """The machine itself was away for a while: too short to matter much, or not."""
+        until_us = now_us()
+        recent = [one for one in self._stalls if one[1] > from_us - LEASE_US]
+        self._stalls = [*recent, (from_us, until_us)]
+        self.stalls_us.append(until_us - from_us)
+        away_us = until_us - min(one[0] for one in self._stalls)
+        self.note(kind if away_us > COSTLY_US else "stall", from_us)
 
     def note(self, kind: FaultKind, from_us: int, shard: str | None = None) -> None:
         self.faults.append(Fault(kind=kind, from_us=from_us, until_us=now_us(), shard=shard))
