@@ -40,7 +40,7 @@ SELECT job_id::text AS job, {US.format("due_at")} AS due_us, tenant_id::text AS 
 FROM wheelsched.runs ORDER BY job_id, due_at
 """
 JOBS = f"""
-SELECT job_id::text AS job, name, jobs.tenant_id::text AS tenant, jobs.partition, state,
+SELECT job_id::text AS job, name, jobs.tenant_id::text AS tenant, jobs.partition, state, error,
     CASE WHEN due_at < 'infinity' THEN {US.format("due_at")} END AS next_due_us
 FROM wheelsched.jobs LEFT JOIN wheelsched.timers USING (job_id)
 """
