@@ -82,6 +82,7 @@ class Arm:
         self._lead = Lead(context.config.lead.least_us)
         self._forecast_us = 0  # when the lead was computed last
         self._chunks: list[tuple[int, int, list[tuple[UUID, int]]]] = []
+        self._gathered: set[tuple[UUID, int]] = set()  # what is in them
         self._numbers = count()
         self._batches: set[asyncio.Task[None]] = set()  # under way
         self._claimed: set[UUID] = set()  # the jobs in them
@@ -112,6 +113,7 @@ class Arm:
         self._gather(now_us)
         waiting = self._retries.take(now_us + self._lead.us, min(BATCH, self._room))
         chunk = heapq.heappop(self._chunks)[2] if self._chunks else []
+        self._gathered.difference_update(chunk)
         if not waiting and not chunk:
             await self._wait_until(self._next_us(now_us))
             return
@@ -159,6 +161,9 @@ class Arm:
         if not most:
             return
         taken = self._due_times.take(now_us + self._lead.us + STEP_US, most)
+        # A load brings again what was taken from the wheel and is not claimed yet.
+        taken = [due for due in taken if due not in self._gathered]
+        self._gathered.update(taken)
         taken.sort(key=lambda due: due[0].int)
         size = BATCH if len(taken) > BATCH else SMALL_BATCH
         for start in range(0, len(taken), size):

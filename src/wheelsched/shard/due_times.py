@@ -8,7 +8,7 @@ and comes later is given at once, however near its own time is.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -40,24 +40,25 @@ class DueTimes:
 
     def move(self, job_id: UUID, due_us: int | None) -> None:
         """Puts a job where its timer stands; None: beyond the horizon, or nowhere."""
-        if due_us is None:
-            self._wheel.discard(job_id)
-        else:
-            self._wheel.upsert(job_id, due_us * 1_000)
+        self._place(job_id, due_us)
         for moved in self._loads:
             moved[job_id] = due_us
 
     @contextmanager
-    def loading(self) -> Iterator[None]:
-        """Whatever is moved while a load is under way is newer than what it brings."""
+    def loading(self) -> Iterator[Collection[UUID]]:
+        """Whatever is moved while a load is under way is newer than what it brings: gives that."""
         moved: dict[UUID, int | None] = {}
         self._loads.append(moved)
         try:
-            yield
+            yield moved.keys()
         finally:
             self._loads = [other for other in self._loads if other is not moved]
             for job_id, due_us in moved.items():
-                self.move(job_id, due_us)
+                self._place(job_id, due_us)
+
+    def put(self, job_id: UUID, due_us: int) -> None:
+        """Puts one of a horizon in."""
+        self._place(job_id, due_us)
 
     def put_many(self, horizon: Horizon, start: int, stop: int) -> None:
         """Puts a stretch of a horizon in."""
@@ -92,3 +93,9 @@ class DueTimes:
             )
             for place in range(count)
         ]
+
+    def _place(self, job_id: UUID, due_us: int | None) -> None:
+        if due_us is None:
+            self._wheel.discard(job_id)
+        else:
+            self._wheel.upsert(job_id, due_us * 1_000)

@@ -98,14 +98,19 @@ class Load:
         ours = [job_id for job_id in job_ids if self._context.tenure.may_arm(job_id)]
         if not ours:
             return
-        horizon = await self._context.patience.insist(
-            "horizon.load",
-            lambda: self._context.stores.timers.reload(ours, self._horizon_us()),
-        )
+        with self._due_times.loading() as moved:
+            horizon = await self._context.patience.insist(
+                "horizon.load",
+                lambda: self._context.stores.timers.reload(ours, self._horizon_us()),
+            )
+            dues_us = {horizon.job_id(place): due_us for place, due_us in enumerate(horizon.due_us)}
+            for job_id in [job_id for job_id in ours if job_id not in moved]:
+                due_us = dues_us.get(job_id)
+                # Moved, not put: it is newer than what a load brings that is under way.
+                self._due_times.move(job_id, None if due_us == NEVER_US else due_us)
+                if due_us == NEVER_US:
+                    self._outlets.ending(job_id)
         self._context.vitals.hints.reloads += len(ours)
-        for job_id in ours:
-            self._due_times.move(job_id, None)
-        self._put_one_by_one(horizon, 0, len(horizon))  # newer than what a load brings meanwhile
         self._put_retries(horizon)
         self._outlets.loaded()
 
@@ -131,4 +136,4 @@ class Load:
             if horizon.due_us[place] == NEVER_US:
                 self._outlets.ending(job_id)
             else:
-                self._due_times.move(job_id, horizon.due_us[place])
+                self._due_times.put(job_id, horizon.due_us[place])

@@ -1,4 +1,5 @@
 from array import array
+from contextlib import ExitStack
 from uuid import UUID
 
 from wheelsched.core.duration import SECOND
@@ -89,3 +90,28 @@ def test_a_forecast_counts_second_by_second() -> None:
     due_times = DueTimes(NOW)
     due_times.put_many(horizon(NOW, NOW + 1, NOW + SECOND, NOW + 2 * SECOND - 1, NOW + 9), 0, 5)
     assert due_times.forecast(NOW, 3) == [3, 2, 0]
+
+
+def test_what_is_moved_while_a_load_is_under_way_is_newer_than_what_it_brings() -> None:
+    due_times = DueTimes(NOW)
+    with due_times.loading() as moved:
+        due_times.move(IDS[0], NOW + 5 * SECOND)
+        due_times.move(IDS[1], None)
+        due_times.put(IDS[0], NOW + SECOND)
+        due_times.put_many(horizon(NOW + SECOND, NOW + SECOND, NOW + SECOND), 1, 3)
+        assert set(moved) == {IDS[0], IDS[1]}
+    assert due_times.take(NOW + 9 * SECOND, 10) == [
+        (IDS[2], NOW + SECOND),
+        (IDS[0], NOW + 5 * SECOND),
+    ]
+
+
+def test_the_end_of_one_load_is_no_news_to_another() -> None:
+    """Which may have read later, and know of a change that the first one does not."""
+    due_times = DueTimes(NOW)
+    with ExitStack() as first:
+        first.enter_context(due_times.loading())
+        due_times.move(IDS[0], NOW + 5 * SECOND)
+        with due_times.loading() as moved:
+            first.close()
+            assert not moved

@@ -32,3 +32,23 @@ async def test_a_load_from_before_a_claim_does_not_bring_the_last_due_time_back(
         await world.advance(40)
     assert len(claimed) == 1
     assert len(world.arrived) == 1
+
+
+async def test_a_load_does_not_bring_again_what_waits_to_be_armed() -> None:
+    """A crowd is taken from the wheel in one go, and armed batch by batch."""
+    claimed: list[Claim] = []
+    async with World() as world:
+        timers = world.store.timers
+        arm = timers.arm
+
+        async def arm_late(lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
+            claimed.extend(claims)
+            await world.clock.sleep(1_000_000_000)
+            return await arm(lease, claims)
+
+        timers.arm = arm_late  # type: ignore[method-assign] # slow on purpose
+        await world.register_many(["+22"] * 4_000)
+        world.start(config=ShardConfig(refresh_us=SECOND // 2))
+        await world.advance(40)
+    assert len(world.arrived) == 4_000
+    assert len(claimed) == 4_000
