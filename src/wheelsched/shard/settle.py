@@ -12,7 +12,7 @@ socket, reports wait, for a while.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from random import Random
 from typing import NamedTuple
@@ -77,7 +77,7 @@ class Settle:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._ending: set[UUID] = set()  # jobs without a further due time, and with a run
-        self._over: deque[UUID] = deque()  # jobs without either
+        self._over: dict[UUID, None] = {}  # jobs without either, in the order of their ends
         self._is_over = asyncio.Event()
 
     def put(self, report: Report | Ruling) -> None:
@@ -94,7 +94,7 @@ class Settle:
         if self._context.unfinished.has_any(job_id):
             self._ending.add(job_id)
         else:
-            self._over.append(job_id)
+            self._over[job_id] = None
             self._is_over.set()
 
     async def run(self) -> None:
@@ -157,10 +157,12 @@ class Settle:
             await clock.sleep(FINISH_NS if len(self._over) < BATCH else LINGER_NS)
             if self._reported >= BATCH:
                 continue
-            over = [self._over.popleft() for _ in range(min(BATCH, len(self._over)))]
+            over = list(islice(self._over, BATCH))
+            await self._finish(over)
+            for job_id in over:
+                del self._over[job_id]
             if not self._over:
                 self._is_over.clear()
-            await self._finish(over)
 
     async def _finish(self, job_ids: Sequence[UUID]) -> None:
         timers = self._context.stores.timers
@@ -174,7 +176,7 @@ class Settle:
             self._sequels.ended(key, token)
         if key.job_id in self._ending and not self._context.unfinished.has_any(key.job_id):
             self._ending.discard(key.job_id)
-            self._over.append(key.job_id)
+            self._over[key.job_id] = None
             self._is_over.set()
 
     def _take(self) -> tuple[list[Report | Ruling], set[RunKey]]:

@@ -1,14 +1,17 @@
 """Stage *settle*: what is written of a request's runs, and when."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from uuid import UUID
 
 import pytest
 from tests.unit.shard.world import World
 
+from wheelsched.config import ShardConfig
+from wheelsched.core.duration import SECOND
 from wheelsched.core.model import JobState, RunState
 from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
 from wheelsched.core.policy import RetryPolicy
-from wheelsched.ports import Callback, Route
+from wheelsched.ports import Callback, Lease, Route
 from wheelsched.shard.fire import Fire
 
 ENDINGS: list[tuple[Outcome, RunState]] = [
@@ -69,3 +72,22 @@ async def test_reports_give_way_to_a_crowd_for_a_while_and_then_no_more(
     assert (await world.runs(first))[0].state is RunState.SUCCEEDED
     await world.advance(1.9)
     assert (await world.runs(second))[0].state is RunState.SUCCEEDED
+
+
+async def test_a_job_that_is_over_is_ended_once_however_often_it_is_loaded(world: World) -> None:
+    """Its timer is there until it is ended, and after a crowd that takes a while."""
+    ended: list[UUID] = []
+    finish = world.store.timers.finish
+
+    async def finish_late(lease: Lease, job_ids: Collection[UUID]) -> None:
+        ended.extend(job_ids)
+        await world.clock.sleep(2_000_000_000)
+        await finish(lease, job_ids)
+
+    world.store.timers.finish = finish_late  # type: ignore[method-assign] # slow on purpose
+    await world.register_many(["+5"] * 4_000, batch=500)
+    world.start(config=ShardConfig(refresh_us=SECOND // 2))
+    await world.advance(5.9)  # all are settled, and loaded again, and a batch is being ended
+    await world.advance(60)
+    assert len(set(ended)) == 4_000
+    assert len(ended) == 4_000
