@@ -13,6 +13,7 @@ from wheelsched.ports import Adoption, Claim, ClaimedRetry, Lease
 from wheelsched.shard.context import Context
 
 Answer = TypeVar("Answer")
+_CLAIMED_STATES = (RunState.ARMED, RunState.RUNNING)  # one that was carried stays so when adopted
 
 
 class Claims:
@@ -107,5 +108,5 @@ class Claims:
         return [
             check.run
             for check in checked
-            if check.run.token == tokens.get(check.run.key) and check.run.state is RunState.ARMED
+            if check.run.token == tokens.get(check.run.key) and check.run.state in _CLAIMED_STATES
         ]

@@ -6,6 +6,7 @@ those of a job taken up before anything new of that job is.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from itertools import chain
 from uuid import UUID
 
 from msgspec import Struct
@@ -111,22 +112,27 @@ class Sweep:
     async def _mark(self) -> None:
         """Notes from where on unfinished runs are to be looked for: the next owner is quicker.
 
-        Those that run elsewhere or wait for an attempt are written down apart, and hold nothing up.
+        It passes nothing of which the database is still to learn. Runs that go on elsewhere or wait
+        for an attempt are written down apart, and hold nothing up.
         """
         context = self._context
         now_us = context.clock.now_us()
         live_since_us = dict.fromkeys(context.tenure.ready_partitions, now_us)
-        async for job_ids in in_portions(context.clock, context.unfinished.job_ids()):
+
+        def hold(key: RunKey) -> None:
+            partition = partition_of(key.job_id)
+            if partition in live_since_us:
+                live_since_us[partition] = min(live_since_us[partition], key.due_us)
+
+        unfinished = context.unfinished
+        async for job_ids in in_portions(context.clock, unfinished.job_ids()):
             for job_id in job_ids:
-                partition = partition_of(job_id)
-                for key in context.unfinished.attempted_of(job_id):
-                    if partition in live_since_us:
-                        live_since_us[partition] = min(live_since_us[partition], key.due_us)
-        async for keys in in_portions(context.clock, context.unfinished.left):
+                for key in unfinished.attempted_of(job_id):
+                    hold(key)
+        # Rulings last: a run that is ruled while the others are gone through is among them then.
+        async for keys in in_portions(context.clock, chain(unfinished.left, unfinished.ruled)):
             for key in keys:
-                partition = partition_of(key.job_id)
-                if partition in live_since_us:
-                    live_since_us[partition] = min(live_since_us[partition], key.due_us)
+                hold(key)
         marks = {
             partition: Mark(instant_us, context.tenure.next_token_in(partition))
             for partition, instant_us in live_since_us.items()
@@ -185,4 +191,4 @@ class Sweep:
     async def _take_back(self, runs: Sequence[Run]) -> None:
         """Takes up the runs of a shard that carried them and is gone."""
         for key in await self._taker.take_back(runs):
-            self._outlets.ended(key)  # it has ended meanwhile: others may have waited for it
+            self._outlets.ended(key)  # others may have waited for it

@@ -89,9 +89,11 @@ class TakeUp:
     async def take_up(self, keys: Sequence[RunKey]) -> None:
         """Takes up those of the runs that are unfinished still."""
         with self._context.changes.kept():
-            await self._take_up_runs(await self._read(keys))
+            lost = await self._take_up_runs(await self._read(keys))
+            await self._take_up_runs(await self._read(lost))
 
     async def _read(self, keys: Sequence[RunKey]) -> list[Run]:
+        """Those of the runs that are unfinished, ours, and unknown here."""
         context = self._context
         checked: list[Checked] = []
         for start in range(0, len(keys), BATCH):
@@ -102,11 +104,14 @@ class TakeUp:
         runs = [
             check.run
             for check in checked
-            if check.run.state in UNFINISHED_STATES and not context.unfinished.knows(check.run.key)
+            if check.run.state in UNFINISHED_STATES
+            and context.tenure.holds(partition_of(check.run.job_id))
+            and not context.unfinished.knows(check.run.key)
         ]
         return sorted(runs, key=lambda run: (run.job_id.int, run.due_us))
 
-    async def _take_up_runs(self, runs: Sequence[Run]) -> None:
+    async def _take_up_runs(self, runs: Sequence[Run]) -> list[RunKey]:
+        """Gives those that were not won: whoever had them has settled them meanwhile."""
         jobs = await self._preparation.read_jobs({run.job_id for run in runs})
         by_id = {job.job_id: job for job in jobs}
         left_armed = []
@@ -115,14 +120,20 @@ class TakeUp:
             match run.state:
                 case RunState.RETRYING:
                     self._take_up_retry(run)
-                case RunState.RUNNING if job is not None:
+                case RunState.RUNNING if job is not None and not self._is_forgotten(run):
                     self._take_up_running(job, run)
-                case RunState.ARMED if job is not None:
+                case RunState.ARMED | RunState.RUNNING if job is not None:
                     left_armed.append((job, run))
                 case _:
                     self._bury(run)
+        lost: list[RunKey] = []
         for start in range(0, len(left_armed), BATCH):
-            await self._adopt(left_armed[start : start + BATCH])
+            lost += await self._adopt(left_armed[start : start + BATCH])
+        return lost
+
+    def _is_forgotten(self, run: Run) -> bool:
+        """Whether it is ours to bring to its end by the database, and nobody here does."""
+        return run.http_status != ACCEPTED and run.shard == self._context.tenure.shard_id
 
     def _bury(self, run: Run) -> None:
         """A run whose job was deleted, too late to keep it from being sent: nobody sends it now."""
@@ -183,7 +194,8 @@ class TakeUp:
             self._outlets.fire(run)
 
     async def take_back(self, runs: Sequence[Run]) -> set[RunKey]:
-        """Takes up the runs of a shard that carried them and is gone; gives those not won."""
+        """Takes up the runs of a shard that carried them and is gone; gives those that are over
+        or not ours."""
         async with self._context.arming.passing():
             with self._context.changes.kept():
                 return await self._take_back(runs)
@@ -196,4 +208,8 @@ class TakeUp:
                 self._context.unfinished.end(run.key)
             else:
                 self._bury(run)
-        return await self._adopt([(by_id[run.job_id], run) for run in runs if run.job_id in by_id])
+        carried = [(by_id[run.job_id], run) for run in runs if run.job_id in by_id]
+        lost = await self._adopt(carried)
+        going_on = await self._read(sorted(lost))
+        await self._take_up_runs(going_on)
+        return lost - {run.key for run in going_on}

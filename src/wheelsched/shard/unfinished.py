@@ -105,6 +105,11 @@ class Unfinished:
         """Notes that an end was decided for a run, which the database does not know yet."""
         self._ruled.add(key)
 
+    @property
+    def ruled(self) -> Collection[RunKey]:
+        """The runs whose end was decided, and is still to be written."""
+        return self._ruled
+
     def is_ruled(self, key: RunKey) -> bool:
         """Whether an end was decided for the run, and is still to be written."""
         return key in self._ruled

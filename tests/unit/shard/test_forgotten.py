@@ -1,0 +1,118 @@
+"""The pipeline when a shard dies at a bad moment: no run is forgotten by those who go on."""
+
+import asyncio
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+from tests.unit.shard.workers import Failing, Slow, accepting
+from tests.unit.shard.world import World
+
+from wheelsched.core.model import UNFINISHED_STATES, RunKey, RunState
+from wheelsched.core.policy import OnOverlap, OverlapPolicy
+from wheelsched.errors import StoreUnavailable
+from wheelsched.ports import Adoption, Lease, Mark, Settled
+
+SKIP = OverlapPolicy(policy=OnOverlap.SKIP)
+
+
+async def test_a_mark_passes_no_run_whose_ruling_is_not_written(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await world.register("* * * * * *", overlap=SKIP)
+    world.handler = accepting
+    runs, timers = world.store.runs, world.store.timers
+    settle, advance = runs.settle, timers.advance
+    is_marked = asyncio.Event()
+
+    async def settle_slowly(settled: Sequence[Settled]) -> set[RunKey]:
+        await world.clock.sleep(3_000_000_000)
+        return await settle(settled)
+
+    async def mark(lease: Lease, marks: dict[int, Mark]) -> None:
+        await advance(lease, marks)
+        is_marked.set()
+
+    world.start("a")
+    await world.advance(58.5)
+    monkeypatch.setattr(runs, "settle", settle_slowly)
+    monkeypatch.setattr(timers, "advance", mark)
+    while not is_marked.is_set():
+        await world.advance(0.05)
+    assert RunState.ARMED in await world.states(job)  # by the database; it was skipped
+    await world.kill("a")
+    monkeypatch.undo()
+    world.handler = Slow(world, 0)
+    world.start("b")
+    await world.advance(150)
+    left = [run for run in await world.runs(job) if run.state in UNFINISHED_STATES]
+    assert all(run.due_us >= world.now_us() for run in left)
+
+
+async def test_a_carried_run_is_adopted_though_the_answer_to_that_is_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await world.register("*/5 * * * * *", overlap=SKIP)
+    world.handler = Slow(world, 10_000)
+    adopt = world.store.runs.adopt
+    lost: list[Sequence[Adoption]] = []
+
+    async def adopt_unheard(lease: Lease, adoptions: Sequence[Adoption]) -> set[RunKey]:
+        answer = await adopt(lease, adoptions)
+        if adoptions and not lost:
+            lost.append(adoptions)
+            raise StoreUnavailable
+        return answer
+
+    monkeypatch.setattr(world.store.runs, "adopt", adopt_unheard)
+    world.start("a")
+    await world.advance(5.2)
+    world.start("b")
+    await world.advance(0.5)
+    world.shards["a"][0].stop()
+    await world.advance(2)
+    assert await world.states(job) == [RunState.RUNNING]  # carried by the first to its end
+    await world.kill("a")
+    world.handler = Slow(world, 0)
+    await world.advance(60)
+    assert lost
+    states = await world.states(job)
+    assert states[0] is RunState.SUCCEEDED
+    assert states[-3:] == [RunState.SUCCEEDED] * 3
+
+
+async def test_a_run_that_its_dead_shard_still_settled_goes_on_where_that_left_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its outcome was on the wire when it died, and comes just before the next owner adopts it."""
+    job = await world.register("*/5 * * * * *", overlap=SKIP)
+    world.handler = Failing(1)
+    settle, adopt = world.store.runs.settle, world.store.runs.adopt
+    on_the_wire: list[Sequence[Settled]] = []
+    not_won: set[tuple[UUID, int]] = set()
+
+    async def settle_never(settled: Sequence[Settled]) -> set[RunKey]:
+        on_the_wire.append(settled)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def adopt_too_late(lease: Lease, adoptions: Sequence[Adoption]) -> set[RunKey]:
+        monkeypatch.undo()
+        await world.clock.sleep(100_000_000)  # meanwhile what is due is loaded
+        await settle(on_the_wire[0])
+        answer = await adopt(lease, adoptions)
+        not_won.update(answer)
+        return answer
+
+    monkeypatch.setattr(world.store.runs, "settle", settle_never)
+    monkeypatch.setattr(world.store.runs, "adopt", adopt_too_late)
+    world.start("a")
+    await world.advance(5.5)
+    await world.kill("a")
+    world.start("b")
+    await world.advance(20)
+    runs = await world.runs(job)
+    assert not_won == {runs[0].key}
+    attempts = [one.attempt for _, one in world.arrived if one.key == runs[0].key]
+    assert attempts == [1, 2]  # soon, and not when everything is compared with the database
+    assert runs[0].state is RunState.SUCCEEDED
