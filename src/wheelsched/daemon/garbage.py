@@ -1,8 +1,9 @@
 """Garbage that reference counts do not free, collected in small steps.
 
 Invariant: while this runs nothing is collected behind our back. What is new is looked at in every
-step, while it is little. All that is old is looked at only when the process has become larger than
-it ever was, by a quarter, and then not for long: garbage never makes it grow further than that.
+step, while it is little. What has grown old is looked at once, when the process has become larger
+than it ever was, by a quarter, and then not for long: what of that becomes garbage later stays, and
+is less than the process had already.
 
 Left alone the interpreter collects when many more objects were made than dropped. In a steady flow
 that comes seldom, and then it looks at everything that was made since: the loop stands still for
@@ -43,9 +44,8 @@ class Collector:
         self._rests_until_ns = 0
 
     async def run(self) -> None:
-        """Collects until it is cancelled. What is there when it begins is not looked at again."""
+        """Collects until it is cancelled."""
         self._collect_all()
-        gc.freeze()
         gc.disable()
         try:
             while True:
@@ -62,8 +62,10 @@ class Collector:
             self._collect(NEW)
 
     def _collect_all(self) -> None:
+        """Looks at everything that was not looked at so before: so it takes as long as it grew."""
         began_ns = self._clock.now_ns()
         self._collect(ALL)
+        gc.freeze()
         ended_ns = self._clock.now_ns()
         self._rests_until_ns = ended_ns + REST * (ended_ns - began_ns)
         self._collected_size = self._size()

@@ -43,6 +43,7 @@ FORECAST_S = 120  # half a million take about a minute
 FORECAST_EVERY_US = SECOND
 TURN = 20  # jobs decided about, or requests prepared, in one turn of the loop
 AT_ONCE = 2  # batches under way when time is short
+URGENT_US = 2 * SECOND  # what is due within it is armed without a rest
 
 
 class Outlets(Struct, frozen=True):
@@ -120,13 +121,13 @@ class Arm:
         batch = tasks.create_task(self._arm_batch(waiting, chunk))
         self._batches.add(batch)
         batch.add_done_callback(self._batches.discard)
-        if self._lead.is_hasty and self._chunks:
+        if self._chunks and (self._lead.is_hasty or self._chunks[0][0] <= now_us + URGENT_US):
             while len(self._batches) >= AT_ONCE:
                 await asyncio.wait(self._batches, return_when=asyncio.FIRST_COMPLETED)
             return
         began_us = self._context.tenure.now_us()
         await asyncio.wait(self._batches)
-        if chunk and min(due_us for _, due_us in chunk) > now_us + 2 * SECOND:
+        if chunk and min(due_us for _, due_us in chunk) > now_us + URGENT_US:
             took_us = self._context.tenure.now_us() - began_us
             await self._wait_until(self._context.clock.now_us() + took_us)
 

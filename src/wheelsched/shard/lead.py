@@ -5,7 +5,7 @@ second is begun early enough that, at the measured rate and with headroom, its l
 `least` before its first is due. While there is more time than `haste` asks for, arming rests as
 long as it works, one batch after the other, and leaves the database to everybody else.
 
-Headroom is for what stands out. What is due in most of the seconds is armed as it comes: with
+Headroom is for what stands out. What is due in most of the near seconds is armed as it comes: with
 headroom for each of them, a steady flow of a quarter of the rate would be armed a minute ahead.
 """
 
@@ -51,7 +51,9 @@ class Lead(Struct, frozen=True):
 
 def look_ahead(forecast: Sequence[int], rate: float, config: LeadConfig) -> Lead:
     """The lead, given how many runs are due in each of the coming seconds."""
-    steady = sorted(forecast)[len(forecast) // 2] if forecast else 0
+    # Of a job that recurs only the next due time is in sight: a flow is seen in what is near.
+    near = sorted(forecast[: len(forecast) // 2])
+    steady = near[len(near) // 2] if near else 0
 
     def reach_us(factor: float) -> int:
         work_s = [(min(due, steady) + factor * max(due - steady, 0)) / rate for due in forecast]

@@ -80,6 +80,17 @@ async def test_what_is_old_is_looked_at_when_the_process_has_grown() -> None:
     assert len(process.times_of(ALL)) == 2
 
 
+async def test_what_was_looked_at_is_not_looked_at_again() -> None:
+    process = Process()
+    await process.advance(SECOND)
+    grown = [[number] for number in range(10_000)]
+    before = gc.get_freeze_count()
+    process.size = 126
+    await process.advance(SECOND)
+    await process.stop()
+    assert gc.get_freeze_count() >= before + len(grown)
+
+
 async def test_after_what_took_long_comes_a_long_rest() -> None:
     process = Process(took_ns=SECOND // 5)
     for second in range(600):

@@ -38,6 +38,10 @@ def test_a_steady_flow_is_armed_as_it_comes() -> None:
     assert lead_s([20_000] * 60) == 32  # twice as fast as it can be armed
 
 
+def test_a_flow_of_jobs_of_which_only_the_next_due_time_is_in_sight_is_one() -> None:
+    assert lead_s([6_000] * 40 + [0] * 80) == 2
+
+
 def test_a_crowd_in_a_steady_flow_is_begun_for_both() -> None:
     # 100,000 take 20 s, and want to be done a second before their own.
     assert lead_s([6_000] * 21 + [106_000] + [6_000] * 38) == 22
