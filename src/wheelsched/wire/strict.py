@@ -8,7 +8,7 @@ that JSON knows, no text holds NUL or half a character, and nothing is nested de
 import re
 from collections.abc import Iterator
 from json import JSONDecodeError, JSONDecoder
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +21,7 @@ MAX_DIGITS: Final = 1_000
 MAX_POINTER: Final = 500
 
 Read = TypeVar("Read")
+Path: TypeAlias = tuple[str | int, ...]  # the keys from the whole to a value in it
 
 
 def read_strictly(body: bytes, decoder: msgspec.json.Decoder[Read]) -> Read:
@@ -87,7 +88,7 @@ def _look_closely(body: bytes) -> object:
             f"{error.msg.lower()}: see line {error.lineno}, column {error.colno}"
         ) from None
     except RecursionError:
-        raise _too_deep("") from None
+        raise _too_deep(()) from None
     if is_suspect:
         _check_tree(tree)
     return tree
@@ -107,41 +108,41 @@ def _may_be_deep(text: str) -> bool:
     return text.count("{") + text.count("[") > MAX_DEPTH
 
 
-def _check_tree(tree: object) -> None:
-    """Look at every value. With a stack of its own: the tree may be as deep as the parser goes."""
-    waiting: list[tuple[object, str, int]] = [(tree, "", 0)]
-    while waiting:
-        value, pointer, depth = waiting.pop()
-        if depth > MAX_DEPTH:
-            raise _too_deep(pointer)
-        match value:
-            case _Flaw():
-                raise InvalidJson(value.message, pointer=_cut(pointer))
-            case str():
-                _check_text(value, pointer)
-            case list():
-                waiting += [
-                    (item, f"{pointer}/{index}", depth + 1) for index, item in enumerate(value)
-                ]
-            case dict():
-                for name in value:
-                    _check_text(name, pointer)
-                waiting += [
-                    (item, f"{pointer}/{escaped(name)}", depth + 1) for name, item in value.items()
-                ]
+def _check_tree(value: object, path: Path = ()) -> None:
+    """Look at every value. The path to it is written out only for what is refused: its names may
+    be as long as the body, and each is above as many values as the body has.
+    """
+    if len(path) > MAX_DEPTH:  # before the tree, which may be deeper, is too deep for this function
+        raise _too_deep(path)
+    match value:
+        case _Flaw():
+            raise InvalidJson(value.message, pointer=_pointer(path))
+        case str():
+            _check_text(value, path)
+        case list():
+            for index, item in enumerate(value):
+                _check_tree(item, (*path, index))
+        case dict():
+            for name, item in value.items():
+                _check_text(name, path)
+                _check_tree(item, (*path, name))
 
 
-def _check_text(text: str, pointer: str) -> None:
+def _check_text(text: str, path: Path) -> None:
     if "\x00" in text:
-        raise InvalidJson("a text holds the character \\u0000", pointer=_cut(pointer))
+        raise InvalidJson("a text holds the character \\u0000", pointer=_pointer(path))
     if _SURROGATE.search(text):
-        raise InvalidJson("a text holds half of a surrogate pair", pointer=_cut(pointer))
+        raise InvalidJson("a text holds half of a surrogate pair", pointer=_pointer(path))
 
 
-def _too_deep(pointer: str) -> InvalidJson:
+def _too_deep(path: Path) -> InvalidJson:
     return InvalidJson(
-        f"the nesting is deeper than the {MAX_DEPTH} levels that are read", pointer=_cut(pointer)
+        f"the nesting is deeper than the {MAX_DEPTH} levels that are read", pointer=_pointer(path)
     )
+
+
+def _pointer(path: Path) -> str:
+    return _cut("".join(f"/{escaped(str(key)[:MAX_POINTER])}" for key in path))
 
 
 def _cut(pointer: str) -> str:

@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 from typing import Annotated
 
 import msgspec
@@ -96,6 +97,23 @@ def test_a_long_name_is_cut_in_what_is_said_of_it(body: bytes) -> None:
         read_strictly(body, DECODER)
     assert len(caught.value.pointer) <= 500
     assert len(str(caught.value)) <= 500
+
+
+def test_a_long_name_above_many_values_costs_no_more_than_the_body() -> None:
+    body = rb'{"%s": [%s], "u": "\u0041"}' % (b"k" * 40_000, b"1," * 3_999 + b"1")
+    tracemalloc.start()
+    try:
+        check_json(body)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 20 * len(body)
+
+
+def test_the_first_of_many_flaws_is_pointed_at() -> None:
+    with pytest.raises(InvalidJson) as caught:
+        check_json(b'{"a": [1, NaN], "b": NaN, "c": "\\u0000"}')
+    assert caught.value.pointer == "/a/1"
 
 
 def test_what_is_raw_stays_byte_for_byte() -> None:
