@@ -10,35 +10,28 @@ from wheelsched.api.problem_list import ProblemList
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.fields import shown
 from wheelsched.core.model import Target
-from wheelsched.core.target import check_headers, check_url
-from wheelsched.errors import FieldOutOfRange, UnknownChoice
+from wheelsched.core.target import check_headers, check_method, check_url
+from wheelsched.errors import FieldOutOfRange
 from wheelsched.wire.job import TargetDocument
 
-METHODS: Final = ("POST", "PUT", "PATCH", "GET", "DELETE")
 MAX_BATCH: Final = 1_000
 
 
 def judge_target(written: TargetDocument, rules: EgressRules) -> Target:
     """The target of a document, or `InvalidDocument`."""
     problems = ProblemList()
+    method = "POST" if written.method is None else written.method
     problems.note(check_url, written.url, rules)
+    problems.note(check_method, method)
     problems.note(check_headers, written.headers or {})
     target = Target(
         url=written.url,
-        method=problems.note(_check_method, "POST" if written.method is None else written.method),
+        method=method,
         headers=written.headers or {},
         batch=problems.note(_check_batch, 1 if written.batch is None else written.batch),
     )
     problems.raise_all()
     return target
-
-
-def _check_method(method: str) -> str:
-    if method not in METHODS:
-        raise UnknownChoice(
-            f"{shown(method)} is not one of {', '.join(METHODS)}", pointer="/target/method"
-        )
-    return method
 
 
 def _check_batch(batch: int) -> int:

@@ -8,7 +8,10 @@ import pytest
 from tests.integration.application.conftest import NOW_US, URL, Place, schedule
 
 from wheelsched.api.answers import job_answer
-from wheelsched.core.model import Job, JobState
+from wheelsched.api.drafts import judge_draft
+from wheelsched.core.egress import NO_EXCEPTIONS
+from wheelsched.core.model import Draft, Job, JobState
+from wheelsched.errors import InvalidDocument
 from wheelsched.ports import JobFilter
 from wheelsched.wire.job import JobDocument
 
@@ -126,6 +129,16 @@ async def test_what_can_be_told_at_once_is(
         await schedule(application, **changes)  # type: ignore[arg-type]
     assert str(caught.value).startswith(message)
     assert await place.owner.fetchval("SELECT count(*) FROM jobs") == 0
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_method_that_carries_no_payload_is_refused(place: Place, method: str) -> None:
+    job_id = await schedule(await place.application(), options={"target": {"method": method}})
+    draft = await place.read(job_id)
+    assert isinstance(draft, Draft)
+    with pytest.raises(InvalidDocument) as caught:
+        judge_draft(draft, NO_EXCEPTIONS)
+    assert [problem.pointer for problem in caught.value.errors] == ["/target/method"]
 
 
 @pytest.mark.parametrize(

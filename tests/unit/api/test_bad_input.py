@@ -213,6 +213,8 @@ async def test_headers_that_no_callback_carries(
         ({}, "/target/url"),
         ({"url": None}, "/target/url"),
         ({"url": "https://example.org/", "method": "BREW"}, "/target/method"),
+        ({"url": "https://example.org/", "method": "GET"}, "/target/method"),
+        ({"url": "https://example.org/", "method": "DELETE"}, "/target/method"),
         ({"url": "https://example.org/", "method": ""}, "/target/method"),
         ({"url": "https://example.org/", "batch": 1_001}, "/target/batch"),
         ({"url": "https://example.org/", "follow": True}, "/target/follow"),
