@@ -70,15 +70,19 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to what is no request."""
-        if status != HTTPStatus.BAD_REQUEST:
-            return super().handle_error(request, status, exc, message)
-        problem = problem_of(_unreadable(exc))
-        response = web.Response(
-            body=msgspec.json.encode(problem), status=problem.status, content_type=CONTENT_TYPE
-        )
-        response.force_close()
-        return response
+        """The answer to what is no request, or failed where nobody else could answer."""
+        if status == HTTPStatus.BAD_REQUEST:
+            return _response_of(_unreadable(exc))
+        super().handle_error(request, status, exc, message)  # logs; raises after half an answer
+        return _response_of(web.HTTPInternalServerError())
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Write an answer; what aiohttp refuses by itself has not been made a problem yet."""
+        if isinstance(resp, web.HTTPException):
+            resp = _response_of(resp)
+        return await super().finish_response(request, resp, start_time)
 
     def _give_up(self) -> None:
         self._head_timer = None
@@ -134,6 +138,16 @@ def note_head(request: web.BaseRequest) -> None:
     """Tell the connection of a request that its head has come."""
     if isinstance(request.protocol, Connection):
         request.protocol.head_came()
+
+
+def _response_of(error: Exception) -> web.Response:
+    """The last answer on its connection."""
+    problem = problem_of(error)
+    response = web.Response(
+        body=msgspec.json.encode(problem), status=problem.status, content_type=CONTENT_TYPE
+    )
+    response.force_close()
+    return response
 
 
 def _unreadable(error: BaseException | None) -> WheelschedError:

@@ -1,7 +1,8 @@
 """Errors as problems: which status each noun of `errors` has, in one table.
 
 Invariant: whatever is raised while a request is answered becomes one `Problem`. What is not in the
-table is a fault of this program: the log has all of it, the answer none.
+table is a fault of this program: the log has all of it, the answer none. Every problem can be
+written as JSON, whatever it quotes.
 """
 
 import re
@@ -105,7 +106,7 @@ def _known(error: WheelschedError, request_id: str | None) -> Problem:
         title=(type(error).__doc__ or "").strip(),
         status=status,
         # The rest of a database's words is for the log.
-        detail=(type(error).__doc__ or "") if status >= 500 else str(error),
+        detail=(type(error).__doc__ or "") if status >= 500 else _legible(str(error)),
         errors=tuple(_fields_of(error)),
         request_id=request_id,
     )
@@ -115,9 +116,14 @@ def _fields_of(error: WheelschedError) -> Iterator[FieldProblem]:
     match error:
         case InvalidDocument():
             for field in error.errors:
-                yield FieldProblem(field.pointer, str(field))
+                yield FieldProblem(_legible(field.pointer), _legible(str(field)))
         case InvalidField():
-            yield FieldProblem(error.pointer, str(error))
+            yield FieldProblem(_legible(error.pointer), _legible(str(error)))
+
+
+def _legible(text: str) -> str:
+    """Text that can be written as JSON, though it quotes a header whose bytes were no UTF-8."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _plain(status: int, request_id: str | None) -> Problem:

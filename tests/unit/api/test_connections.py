@@ -12,6 +12,7 @@ import pytest
 from tests.api import Answered, Api, document, serve
 
 from wheelsched.testing import MemoryStore
+from wheelsched.vitals import ApiVitals
 
 DEADLINE_S = 60
 HOST = b"Host: localhost\r\n"
@@ -78,6 +79,7 @@ async def opened(api: Api, sent: bytes) -> AsyncIterator[Line]:
         (GET + HOST + b"".join(b"X-%d: a\r\n" % n for n in range(500)) + b"\r\n", 431),
         (POST + HOST + b"Content-Length: abc\r\n\r\n", 400),
         (POST + HOST + JSON + b"Transfer-Encoding: chunked\r\n\r\nZZ\r\n\r\n", 400),
+        (POST + HOST + JSON + b"Expect: a miracle\r\nContent-Length: 2\r\n\r\n{}", 417),
     ],
 )
 async def test_what_is_no_request_is_a_problem_all_the_same(sent: bytes, status: int) -> None:
@@ -85,6 +87,39 @@ async def test_what_is_no_request_is_a_problem_all_the_same(sent: bytes, status:
         refused = await line.answer()
         assert (refused.status, refused.body["status"]) == (status, status)
         assert refused.body["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "header", "status"),
+    [
+        (b"PATCH", b'If-Match: "\xff"', 412),
+        (b"DELETE", b'If-Match: "\xff"', 412),
+        (b"PATCH", b"Content-Type: text/\xff", 415),
+        (b"DELETE", b"Content-Encoding: \xff", 415),
+    ],
+)
+async def test_bytes_that_are_no_text_are_quoted_as_such(
+    method: bytes, header: bytes, status: int
+) -> None:
+    async with serving() as api:
+        job_id = (await api.create())["job_id"].encode()
+        head = method + b" /api/v1/jobs/" + job_id + b" HTTP/1.1\r\n" + HOST
+        head += f"Authorization: Bearer {api.token}\r\n".encode() + header + b"\r\n"
+        kind = b"" if header.startswith(b"Content-Type") else JSON
+        async with opened(api, head + kind + b"Content-Length: 2\r\n\r\n{}") as line:
+            assert (await line.answer()).status == status
+
+
+async def test_what_fails_outside_of_every_call_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(ApiVitals, "observe", fail)
+    async with serving() as api, opened(api, GET + HOST + b"\r\n") as line:
+        assert (await line.answer()).status == 500
+        assert await line.rest() == b""
 
 
 async def test_a_body_that_ends_in_the_middle_is_no_fault_of_the_api() -> None:
