@@ -179,7 +179,9 @@ async def test_pausing_stops_the_timer_and_withdraws_what_is_armed(world: World)
     job = await world.register(due_us)
     lease = await world.own_all()
     key, _ = await world.arm(lease, job, due_us)
-    done = await world.jobs.pause(world.caller, job.job_id)
+    with pytest.raises(JobChanged):
+        await world.jobs.pause(world.caller, job.job_id, job.version + 1)
+    done = await world.jobs.pause(world.caller, job.job_id, job.version)
     assert (done.job.state, done.job.version, done.too_late) == (JobState.PAUSED, 2, ())
     assert done.job.paused_at_us is not None
     run, _ = await world.history.get_run(world.caller, key)

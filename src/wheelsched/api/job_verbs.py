@@ -9,7 +9,7 @@ from uuid import UUID
 
 from wheelsched.api.answers import schedule_of
 from wheelsched.api.changes import look_and_change
-from wheelsched.api.jobs import acknowledged_answer
+from wheelsched.api.jobs import acknowledged_answer, check_version, seen_version
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.core import request
 from wheelsched.core.misfire import Skip
@@ -42,6 +42,7 @@ class JobVerbs:
                 scope=Scope.WRITE,
                 handle=self.pause,
                 answer=JobAnswer,
+                is_conditional=True,
             ),
             Operation(
                 method="POST",
@@ -52,6 +53,7 @@ class JobVerbs:
                 body=ResumeRequest,
                 is_body_optional=True,
                 answer=JobAnswer,
+                is_conditional=True,
             ),
             Operation(
                 method="POST",
@@ -75,8 +77,7 @@ class JobVerbs:
         )
 
     async def pause(self, call: Call[NoQuery, None]) -> Answer:
-        acknowledged = await self._jobs.pause(call.caller, call.job_id)
-        return acknowledged_answer(acknowledged, call.now_us)
+        return await look_and_change(partial(self._pause, call), JobChanged)
 
     async def resume(self, call: Call[NoQuery, ResumeRequest]) -> Answer:
         return await look_and_change(partial(self._resume, call), JobChanged)
@@ -96,8 +97,14 @@ class JobVerbs:
         runs = request.backfill(job, schedule, since_us, until_us, call.now_us)
         return await self._request(call, runs)
 
+    async def _pause(self, call: Call[NoQuery, None]) -> Answer:
+        version = await seen_version(self._jobs, call)
+        acknowledged = await self._jobs.pause(call.caller, call.job_id, version)
+        return acknowledged_answer(acknowledged, call.now_us)
+
     async def _resume(self, call: Call[NoQuery, ResumeRequest]) -> Answer:
         job = await self._jobs.get(call.caller, call.job_id)
+        check_version(job, call.if_match)
         since_us = call.now_us
         if call.body.start is ResumeFrom.PAUSED_AT and job.paused_at_us is not None:
             since_us = job.paused_at_us

@@ -4,7 +4,7 @@ Invariant: an answer is written from what the store acknowledged, never from wha
 """
 
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, Raw
@@ -91,6 +91,7 @@ class Jobs:
                 described_body=JobDocument,
                 content_types=(MERGE_PATCH, JSON),
                 answer=JobAnswer,
+                is_conditional=True,
             ),
             Operation(
                 method="DELETE",
@@ -99,6 +100,7 @@ class Jobs:
                 scope=Scope.WRITE,
                 handle=self.delete,
                 answer=JobAnswer,
+                is_conditional=True,
             ),
         )
 
@@ -149,11 +151,7 @@ class Jobs:
         return acknowledged_answer(acknowledged, call.now_us)
 
     async def _delete(self, call: Call[NoQuery, None]) -> Answer:
-        version: int | None = None
-        if call.if_match is not None:
-            before = await self._jobs.read(call.caller, call.job_id)
-            check_version(before, call.if_match)
-            version = before.version
+        version = await seen_version(self._jobs, call)
         acknowledged = await self._jobs.delete(call.caller, call.job_id, version)
         return acknowledged_answer(acknowledged, call.now_us)
 
@@ -174,6 +172,15 @@ def acknowledged_answer(acknowledged: Acknowledged | Deleted, now_us: int) -> An
     return Answer(
         body=job_answer(job, now_us, acknowledged.too_late), headers={"ETag": f'"{job.version}"'}
     )
+
+
+async def seen_version(jobs: JobStore, call: Call[Any, Any]) -> int | None:
+    """The version that a change is meant for; None when it is meant for any."""
+    if call.if_match is None:
+        return None
+    job = await jobs.read(call.caller, call.job_id)
+    check_version(job, call.if_match)
+    return job.version
 
 
 def check_version(job: Job | Draft, if_match: str | None) -> None:

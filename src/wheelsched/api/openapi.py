@@ -88,7 +88,7 @@ def _operation(operation: Operation, by_type: Mapping[int, Any]) -> dict[str, An
     }
     if operation.method == "POST":
         described["parameters"].append(_header(HEADER, "^[!-~]{1,255}$"))
-    if operation.method in {"PATCH", "DELETE"} and "job_id" in operation.path:
+    if operation.is_conditional:
         described["parameters"].append(_header("If-Match", r'^\*$|^"[0-9]+"$'))
     if (body := _body_of(operation)) is not None:
         described["requestBody"] = _request_body(operation, by_type[id(body)])

@@ -91,7 +91,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     """One row of the API's table.
 
     `body` is the type of the request's JSON; `bytes` when the handler reads it itself. With
-    `is_body_optional` no body is the same as `{}`.
+    `is_body_optional` no body is the same as `{}`. One that `is_conditional` heeds If-Match.
     """
 
     method: str
@@ -104,6 +104,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     query: type[Struct] = NoQuery
     body: Any = None
     is_body_optional: bool = False
+    is_conditional: bool = False
     content_types: tuple[str, ...] = (JSON,)
     described_body: Any = None  # where `body` is bytes
     max_body_bytes: int = MAX_DOCUMENT_BYTES

@@ -81,8 +81,10 @@ class JobStore(Protocol):
         What the old schedule has left behind its timer is one skipped row, as of a pause.
         """
 
-    async def pause(self, caller: Caller, job_id: UUID) -> Acknowledged:
+    async def pause(self, caller: Caller, job_id: UUID, version: int | None = None) -> Acknowledged:
         """Stops the timer, and skips the runs that are armed.
+
+        With a version, that one or none: `JobChanged` when the job has another.
 
         Due times that have passed and were not armed are skipped too: one row stands for them.
         """

@@ -71,8 +71,8 @@ class PostgresJobs:
         change = partial(self._edit, caller, job, due_us, is_rescheduled)
         return await with_days(self._database, change)
 
-    async def pause(self, caller: Caller, job_id: UUID) -> Acknowledged:
-        return await with_days(self._database, partial(self._pause, caller, job_id))
+    async def pause(self, caller: Caller, job_id: UUID, version: int | None = None) -> Acknowledged:
+        return await with_days(self._database, partial(self._pause, caller, job_id, version))
 
     async def resume(
         self,
@@ -106,9 +106,13 @@ class PostgresJobs:
             await note(connection, caller.tenant_id, caller.actor, entry)
             return await _acknowledged(connection, job.job_id)
 
-    async def _pause(self, caller: Caller, job_id: UUID, days: Days) -> Acknowledged:
+    async def _pause(
+        self, caller: Caller, job_id: UUID, version: int | None, days: Days
+    ) -> Acknowledged:
         async with self._database.tenant(caller) as connection:
             job = planned(await _locked(connection, job_id))
+            if version not in (None, job.version):
+                raise JobChanged
             if job.state is JobState.FINISHED:
                 raise JobNotPausable
             if job.state is JobState.ACTIVE:

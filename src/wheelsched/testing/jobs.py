@@ -104,8 +104,10 @@ class MemoryJobs:
         self._note(caller, "edit", job, is_rescheduled=is_rescheduled)
         return self._acknowledged(job.job_id)
 
-    async def pause(self, caller: Caller, job_id: UUID) -> Acknowledged:
+    async def pause(self, caller: Caller, job_id: UUID, version: int | None = None) -> Acknowledged:
         job = self._job(caller, job_id)
+        if version not in (None, job.version):
+            raise JobChanged
         if job.state is JobState.FINISHED:
             raise JobNotPausable
         if job.state is JobState.ACTIVE:

@@ -134,20 +134,30 @@ async def test_an_edit_of_the_schedule_gives_a_finished_job_a_future(api: Api) -
     assert resumed.body["next_run_at"] < "2030"
 
 
-@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-async def test_a_change_of_another_version_is_refused(api: Api, method: str) -> None:
-    made = await api.create()
-    body = {"priority": 1} if method == "PATCH" else None
-    stale = await api.call(method, f"/jobs/{made['job_id']}", body, headers={"If-Match": '"9"'})
+@pytest.mark.parametrize(
+    ("method", "verb", "body"),
+    [
+        ("PATCH", "", {"priority": 1}),
+        ("DELETE", "", None),
+        ("POST", "/pause", None),
+        ("POST", "/resume", None),
+    ],
+)
+async def test_a_change_of_another_version_is_refused(
+    api: Api, method: str, verb: str, body: object
+) -> None:
+    path = f"/jobs/{(await api.create())['job_id']}{verb}"
+    stale = await api.call(method, path, body, headers={"If-Match": '"9"'})
     assert stale.status == 412
-    right = await api.call(method, f"/jobs/{made['job_id']}", body, headers={"If-Match": '"1"'})
+    right = await api.call(method, path, body, headers={"If-Match": '"1"'})
     assert right.status == 200
 
 
-async def test_a_delete_of_a_version_does_not_meet_another(
-    api: Api, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("method", "verb"), [("DELETE", ""), ("POST", "/pause")])
+async def test_a_change_of_a_version_does_not_meet_another(
+    api: Api, monkeypatch: pytest.MonkeyPatch, method: str, verb: str
 ) -> None:
-    """The job is edited between the look at its version and the delete."""
+    """The job is edited between the look at its version and the change."""
     job_id = (await api.create())["job_id"]
     read = api.stores.jobs.read
 
@@ -158,11 +168,12 @@ async def test_a_delete_of_a_version_does_not_meet_another(
         return job
 
     monkeypatch.setattr(api.stores.jobs, "read", read_and_be_overtaken)
-    refused = await api.call("DELETE", f"/jobs/{job_id}", headers={"If-Match": '"1"'})
+    refused = await api.call(method, f"/jobs/{job_id}{verb}", headers={"If-Match": '"1"'})
     assert refused.status == 412
-    assert (await api.get(f"/jobs/{job_id}")).body["version"] == 2
-    deleted = await api.call("DELETE", f"/jobs/{job_id}", headers={"If-Match": "*"})
-    assert deleted.status == 200
+    kept = (await api.get(f"/jobs/{job_id}")).body
+    assert (kept["version"], kept["state"]) == (2, "active")
+    changed = await api.call(method, f"/jobs/{job_id}{verb}", headers={"If-Match": "*"})
+    assert changed.status == 200
 
 
 async def test_a_patch_that_breaks_the_job_is_refused_where_it_does(api: Api) -> None:

@@ -49,6 +49,21 @@ async def test_every_call_of_the_contract_is_described(api: Api) -> None:
     }
 
 
+async def test_the_document_says_which_calls_heed_a_version(api: Api) -> None:
+    paths = (await api.get("/openapi.json")).body["paths"]
+    assert {
+        f"{method.upper()} {path.removeprefix('/api/v1')}"
+        for path, methods in paths.items()
+        for method, call in methods.items()
+        if "If-Match" in [parameter["name"] for parameter in call.get("parameters", [])]
+    } == {
+        "PATCH /jobs/{job_id}",
+        "DELETE /jobs/{job_id}",
+        "POST /jobs/{job_id}/pause",
+        "POST /jobs/{job_id}/resume",
+    }
+
+
 async def test_the_document_knows_the_fields_of_a_job(api: Api) -> None:
     schemas = (await api.get("/openapi.json")).body["components"]["schemas"]
     job = schemas["JobDocument"]
