@@ -33,6 +33,10 @@ class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """No parameters."""
 
 
+class NoBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing, which is an object without fields to those who cannot send nothing."""
+
+
 class Call(Struct, Generic[Query, Body], frozen=True, kw_only=True):
     """A request that may be answered: its caller is known, and its parts have their types.
 
@@ -90,8 +94,9 @@ Handle = Callable[[Any], Awaitable[Answer]]  # it takes the `Call` of its own ty
 class Operation(Struct, frozen=True, kw_only=True):
     """One row of the API's table.
 
-    `body` is the type of the request's JSON; `bytes` when the handler reads it itself. With
-    `is_body_optional` no body is the same as `{}`. One that `is_conditional` heeds If-Match.
+    `body` is the type of the request's JSON; `bytes` when the handler reads it itself, None when
+    there is nothing to say. With `is_body_optional` no body is the same as `{}`. One that
+    `is_conditional` heeds If-Match.
     """
 
     method: str

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import hdrs, web
 from msgspec import Struct
 
-from wheelsched.api.operation import Operation
+from wheelsched.api.operation import NoBody, Operation
 from wheelsched.config import ApiConfig
 from wheelsched.core.fields import escaped
 from wheelsched.errors import (
@@ -58,18 +58,19 @@ async def read_body(request: web.BaseRequest, operation: Operation, config: ApiC
         raise web.HTTPRequestTimeout from None
     except web.RequestPayloadError:
         raise RequestUnreadable from None
-    if body and operation.body is not None:
+    if body:
         _check_content_type(request, operation)
     return bytes(body)
 
 
 def decode_body(body: bytes, operation: Operation) -> Any:
-    """The typed body of a call."""
-    if operation.body is None or operation.body is bytes:
+    """The typed body of a call. Nothing that was written is ignored: not even of a call that has
+    no body to read."""
+    if operation.body is bytes:
         return body
-    if not body and operation.is_body_optional:
+    if not body and (operation.body is None or operation.is_body_optional):
         body = b"{}"
-    return read_strictly(body, _decoder(operation.body))
+    return read_strictly(body, _decoder(NoBody if operation.body is None else operation.body))
 
 
 def read_query(request: web.BaseRequest, query: type[Struct]) -> Any:

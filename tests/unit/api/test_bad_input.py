@@ -232,6 +232,26 @@ async def test_ten_mebibytes_are_too_much_for_one_job(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
+    ("method", "verb"), [("POST", "/pause"), ("POST", "/trigger"), ("GET", ""), ("DELETE", "")]
+)
+async def test_a_body_that_nobody_reads_is_empty(api: Api, method: str, verb: str) -> None:
+    path = f"/jobs/{(await api.create())['job_id']}{verb}"
+    for body, status, pointers in (
+        (b'{"until": "2030-01-01"}', 422, ["/until"]),
+        (b"[]", 422, [""]),
+        (b"null", 422, [""]),
+        (b"{", 400, [""]),
+        (b'{"a": 1, "a": 1}', 400, ["/a"]),
+    ):
+        refused = await api.call(method, path, body)
+        assert (refused.status, refused.pointers) == (status, pointers), refused.body
+    typed = await api.call(method, path, b"{}", headers={"Content-Type": "text/plain"})
+    assert typed.status == 415
+    assert (await api.get(path.removesuffix(verb))).body["state"] == "active"
+    assert (await api.call(method, path, b" {} ")).status < 300
+
+
+@pytest.mark.parametrize(
     "content_type", ["text/plain", "application/xml", "application/json; charset=latin-1"]
 )
 async def test_a_body_of_another_content_type(api: Api, content_type: str) -> None:
