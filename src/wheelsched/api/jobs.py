@@ -34,6 +34,8 @@ from wheelsched.wire.strict import check_json, read_strictly
 from wheelsched.wire.tenant import Scope
 
 DOCUMENT: Final = msgspec.json.Decoder(JobDocument)
+# A null inside a payload is the user's, and of two kinds of schedule none is left by a merge.
+VALUES: Final = frozenset({"payload", "schedule"})
 
 
 class JobsQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +87,8 @@ class Jobs:
                 method="PATCH",
                 path="/jobs/{job_id}",
                 summary="Edit a job by a merge patch of its document",
+                description="Objects are merged, and null removes (RFC 7396); but `payload` and "
+                "`schedule` are values, which are replaced whole by what is written, nulls too.",
                 scope=Scope.WRITE,
                 handle=self.edit,
                 body=bytes,
@@ -157,7 +161,7 @@ class Jobs:
 
     def _edited(self, before: Job, call: Call[NoQuery, bytes]) -> Edit:
         written = Raw(msgspec.json.encode(document_of(before)))
-        document = read_strictly(bytes(merge(written, Raw(call.body))), DOCUMENT)
+        document = read_strictly(bytes(merge(written, Raw(call.body), VALUES)), DOCUMENT)
         return Intake(call.now_us, self._rules).edit(before, document)
 
 

@@ -79,7 +79,7 @@ def _operation(operation: Operation, by_type: Mapping[int, Any]) -> dict[str, An
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
-        "description": f"Needs the scope `{operation.scope}`.",
+        "description": f"{operation.description} Needs the scope `{operation.scope}`.".lstrip(),
         "parameters": [*_path_parameters(operation), *_query_parameters(operation)],
         "responses": {
             str(operation.status): _success(operation, by_type),

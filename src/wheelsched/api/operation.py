@@ -105,6 +105,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     scope: Scope
     handle: Handle
     answer: type[Struct] | None
+    description: str = ""  # beyond the summary
     status: int = 200
     query: type[Struct] = NoQuery
     body: Any = None

@@ -98,11 +98,11 @@ async def test_jobs_are_listed_by_name_in_pages_and_filtered(api: Api) -> None:
 
 
 async def test_an_edit_is_a_merge_patch(api: Api) -> None:
-    made = await api.create(retry={"max_attempts": 7}, payload={"a": 1, "b": {"c": 2}})
+    made = await api.create(retry={"max_attempts": 7}, tags={"a": "1", "b": "2"})
     edited = await api.call(
         "PATCH",
         f"/jobs/{made['job_id']}",
-        {"name": "renamed", "retry": {"initial": "5s"}, "payload": {"b": {"c": None, "d": 3}}},
+        {"name": "renamed", "retry": {"initial": "5s"}, "tags": {"b": None, "c": "3"}},
         headers={"If-Match": '"1"'},
     )
     assert edited.status == 200, edited.body
@@ -110,8 +110,35 @@ async def test_an_edit_is_a_merge_patch(api: Api) -> None:
     assert edited.body["name"] == "renamed"
     assert edited.body["retry"]["max_attempts"] == 7
     assert edited.body["retry"]["initial"] == "5s"
-    assert edited.body["payload"] == {"a": 1, "b": {"d": 3}}
+    assert edited.body["tags"] == {"a": "1", "c": "3"}
     assert edited.body["schedule"] == made["schedule"]
+
+
+@pytest.mark.parametrize(
+    ("field", "before", "after"),
+    [
+        ("payload", {"a": 1, "b": {"c": 2}}, {"b": {"c": None}}),
+        ("payload", {"a": 1}, {}),
+        ("payload", {"a": 1}, None),
+        ("payload", [1], {"a": None}),
+        ("schedule", {"cron": "0 9 * * 1", "end": "2100-01-01T00:00:00Z"}, {"every": "5m"}),
+        ("schedule", "0 9 * * 1", {"cron": "0 9 * * 1", "end": "2100-01-01T00:00:00Z"}),
+    ],
+)
+async def test_an_edit_replaces_values_whole(
+    api: Api, field: str, before: object, after: object
+) -> None:
+    path = f"/jobs/{(await api.create(timezone='UTC', **{field: before}))['job_id']}"
+    edited = await api.call("PATCH", path, {field: after})
+    assert edited.status == 200, edited.body
+    assert edited.body[field] == after
+    assert (await api.get(path)).body[field] == after
+
+
+async def test_an_edit_of_the_payload_keeps_it_as_it_was_written(api: Api) -> None:
+    job_id = (await api.create(payload={"a": 1}))["job_id"]
+    await api.call("PATCH", f"/jobs/{job_id}", b'{"payload": {"b" : 1.50, "a": null}}')
+    assert bytes((await api.job(job_id)).payload) == b'{"b" : 1.50, "a": null}'
 
 
 async def test_an_edit_beside_the_schedule_keeps_its_times(api: Api) -> None:

@@ -34,6 +34,13 @@ def test_it_merges_as_the_rfc_says(target: Any, patch: Any) -> None:
     assert json.loads(bytes(raw)) == merged(target, patch)
 
 
+def test_a_value_is_replaced_whole_where_it_is_one() -> None:
+    target = Raw(b'{"a": {"b": 1}, "c": {"a": {"b": 1}}}')
+    patch = Raw(b'{"a": {"d" : null}, "c": {"a": {"d": 2}}}')
+    merged = merge(target, patch, {"a"})
+    assert bytes(merged) == b'{"a":{"d" : null},"c":{"a":{"b":1,"d":2}}}'
+
+
 @pytest.mark.parametrize(
     ("target", "patch", "expected"),
     [
