@@ -26,6 +26,7 @@ from wheelsched.wire.strict import read_strictly
 
 DOCUMENT: Final = msgspec.json.Decoder(JobDocument)
 NOBODY: Final = UUID(int=0)
+VALUES: Final = ("payload", "schedule")  # what is in them is not ours: they change as one
 
 
 class Difference(Struct, frozen=True, kw_only=True):
@@ -68,13 +69,18 @@ def differences(before: JobAnswer, after: JobDocument) -> list[Difference]:
     return [
         Difference(field=field, before=old.get(field), after=new.get(field))
         for field in sorted(old.keys() | new.keys())
-        if old.get(field) != new.get(field)
+        if not is_same(old.get(field), new.get(field))
     ]
 
 
 def patch_of(before: JobAnswer, after: JobDocument) -> dict[str, Any]:
-    """The merge patch that makes one of the other."""
-    return cast("dict[str, Any]", merge_patch(_written(before), plain(complete(after))))
+    """The patch by which the API makes one of the other."""
+    old, new = _written(before), plain(complete(after))
+    return {
+        name: value if name in VALUES else merge_patch(old[name], value)
+        for name, value in new.items()
+        if not is_same(old[name], value)
+    }
 
 
 def _written(job: JobAnswer) -> dict[str, Any]:
@@ -135,11 +141,16 @@ def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
     """A tree with one level, except for what is the user's own."""
     fields: dict[str, Any] = {}
     for name, value in tree.items():
-        if isinstance(value, dict) and name not in ("payload", "schedule"):
+        if isinstance(value, dict) and name not in VALUES:
             fields |= {f"{name}.{inner}": each for inner, each in value.items()}
         else:
             fields[name] = value
     return fields
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """As JSON: in Python 1 is True, and 1.0 too."""
+    return msgspec.json.encode(one, order="sorted") == msgspec.json.encode(other, order="sorted")
 
 
 def merge_patch(before: Any, after: Any) -> Any:

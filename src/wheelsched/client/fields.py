@@ -76,7 +76,10 @@ class JobFields(OptionalFields, total=False):
 
 
 class JobChanges(TypedDict, total=False):
-    """What of a job is to be another; None gives a field its default back."""
+    """What of a job is to be another; None gives a field its default back.
+
+    Of an object only what is named changes; a schedule and a payload are replaced whole.
+    """
 
     name: str
     schedule: Schedule

@@ -101,6 +101,30 @@ def test_a_patch_makes_one_of_the_other(before: Any, after: Any) -> None:
     assert msgspec.json.decode(merged) == after
 
 
+PAYLOADS = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 1) | st.floats(-1, 1) | st.text("ab", max_size=2),
+    lambda inner: st.dictionaries(st.text("ab", max_size=1), inner) | st.lists(inner, max_size=2),
+    max_leaves=5,
+)
+
+
+def as_json(tree: Any) -> bytes:
+    """In Python 1 is True, and 1.0 too."""
+    return msgspec.json.encode(tree, order="sorted")
+
+
+@given(PAYLOADS, PAYLOADS)
+def test_a_payload_is_one_value(before: Any, after: Any) -> None:
+    patch = patch_of(registered(payload=before), document(payload=after))
+    expected = {} if as_json(before) == as_json(after) else {"payload": after}
+    assert as_json(patch) == as_json(expected)
+
+
+def test_a_schedule_is_one_value() -> None:
+    before = registered(schedule={"every": "5m", "end": "2100-01-01T00:00:00Z"})
+    assert patch_of(before, document(schedule={"every": "5m"})) == {"schedule": {"every": "5m"}}
+
+
 def test_times_in_a_file_stay_text(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text("- name: a\n  schedule: 2027-01-01T09:00:00Z\n  target: {url: 'https://a.b/'}")
