@@ -182,6 +182,8 @@ def test_a_schedule_is_explained_without_an_api() -> None:
         (2, "needs name", ("job", "create", *WEEKLY)),
         (2, "nothing to change", ("job", "update", "any")),
         (2, "write JSON", ("job", "create", "bad", *WEEKLY, "--payload", "{")),
+        (2, "/a: NaN", ("job", "create", "bad", *WEEKLY, "--payload", '{"a": NaN}')),
+        (2, "write JSON", ("job", "create", "bad", "--schedule", "{bad", *TARGET)),
         (2, "no pair", ("job", "list", "--tag", "team")),
         (2, "no instant", ("dead", "list", "--since", "yesterday")),
         (2, "No such command", ("jobs",)),

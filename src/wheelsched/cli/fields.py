@@ -8,12 +8,11 @@ import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
 from msgspec import Struct
 
 from wheelsched.cli.commands import with_parameters
-from wheelsched.cli.written import read_json, read_pairs
+from wheelsched.cli.written import read_json, read_pairs, read_payload
 
 
 class Field(Struct, frozen=True):
@@ -34,7 +33,9 @@ def _read_tags(written: list[str]) -> dict[str, str]:
 
 
 def _read_schedule(written: str) -> Any:
-    return msgspec.json.decode(written) if written.lstrip().startswith("{") else written
+    if not written.lstrip().startswith("{"):
+        return written
+    return read_json(written, example='\'{"every": "5m"}\'')
 
 
 FIELDS: Final = {
@@ -49,7 +50,7 @@ FIELDS: Final = {
     "method": Field(str, ("target", "method"), "The HTTP method."),
     "header": Field(list[str], ("target", "headers"), "'NAME: VALUE'; repeatable.", _read_headers),
     "batch": Field(int, ("target", "batch"), "How many runs go in one request."),
-    "payload": Field(str, ("payload",), "JSON, or @FILE; sent byte for byte.", read_json),
+    "payload": Field(str, ("payload",), "JSON, or @FILE; sent byte for byte.", read_payload),
     "misfire": Field(str, ("misfire", "policy"), "Of missed times: once, all or skip."),
     "overlap": Field(str, ("overlap", "policy"), "Of runs at once: skip, queue, allow or cancel."),
     "max_attempts": Field(int, ("retry", "max_attempts"), "How often a run is tried."),

@@ -3,18 +3,19 @@
 Invariant: what cannot be read is a usage error that names the option and shows what would be right.
 """
 
-import json
 import sys
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import typer
+from msgspec import Raw
 
 from wheelsched.clock import SystemClock
 from wheelsched.core.duration import parse_duration
-from wheelsched.errors import InvalidDuration
+from wheelsched.errors import InvalidDuration, InvalidJson
+from wheelsched.wire.strict import check_json
 
 
 class Address(NamedTuple):
@@ -85,22 +86,26 @@ def read_pairs(written: list[str], separator: str, example: str) -> dict[str, st
     return pairs
 
 
-def read_json(written: str) -> Any:
+def read_payload(written: str) -> Raw:
     """JSON, or @ and the name of a file that holds some; @- is stdin."""
     text = read_text(written[1:]) if written.startswith("@") else written
+    return read_json(text, example='\'{"report": "weekly"}\', or @FILE')
+
+
+def read_json(text: str, *, example: str) -> Raw:
+    """JSON that means the same to every reader, as it was written."""
+    body = text.encode("utf-8", "surrogateescape")  # what was no UTF-8 is refused with the rest
     try:
-        return json.loads(text)
-    except ValueError as error:
-        raise typer.BadParameter(
-            f'{error}; write JSON, as \'{{"report": "weekly"}}\', or @FILE'
-        ) from error
+        check_json(body)
+    except InvalidJson as error:
+        place = f"{error.pointer}: " if error.pointer else ""
+        raise typer.BadParameter(f"{place}{error}; write JSON, as {example}") from error
+    return Raw(body)
 
 
 def read_text(path: str) -> str:
     """The text of a file; - is stdin."""
-    if path == "-":
-        return sys.stdin.read()
     try:
-        return Path(path).read_text("utf-8")
+        return sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{path} cannot be read: {error}") from error

@@ -1,6 +1,8 @@
 """What people type as options."""
 
+import re
 from datetime import UTC, datetime, timedelta
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,8 @@ from wheelsched.cli.written import (
     now,
     read_address,
     read_instant,
-    read_json,
     read_pairs,
+    read_payload,
 )
 
 
@@ -58,9 +60,32 @@ def test_pairs() -> None:
         read_pairs(["=a"], "=", "team=a")
 
 
-def test_json_is_typed_or_in_a_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ['{"a": 1.50, "b" : [ ]}', "12345678901234567890123", '"ü"'])
+def test_a_payload_is_sent_as_it_is_typed_or_in_a_file(tmp_path: Path, text: str) -> None:
     file = tmp_path / "payload.json"
-    file.write_text('{"a": 1}')
-    assert read_json('{"a": 1}') == read_json(f"@{file}") == {"a": 1}
-    with pytest.raises(typer.BadParameter, match="cannot be read"):
-        read_json(f"@{tmp_path}/nothing")
+    file.write_text(text, "utf-8")
+    assert bytes(read_payload(text)) == bytes(read_payload(f"@{file}")) == text.encode()
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("{", "write JSON, as"),
+        ("", "no JSON"),
+        ('{"a": {"b": NaN}}', "/a/b: NaN is no number in JSON; write JSON"),
+        ('{"a": 1, "a": 2}', "'a' is there twice"),
+        ('"\udc80"', "not UTF-8"),
+        ("@/nowhere/at/all", "cannot be read"),
+    ],
+)
+def test_no_payload(written: str, says: str) -> None:
+    with pytest.raises(typer.BadParameter, match=re.escape(says)):
+        read_payload(written)
+
+
+def test_what_cannot_be_read_from_stdin_is_told_as_of_any_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"\xff"), "utf-8"))
+    with pytest.raises(typer.BadParameter, match="- cannot be read"):
+        read_payload("@-")
