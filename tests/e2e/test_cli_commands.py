@@ -54,6 +54,12 @@ def test_a_job_is_created_shown_changed_and_deleted(stack: RunningStack) -> None
     assert changed["timeout"] == "30s"
     assert changed["retry"]["max_attempts"] == 2
     assert [each["name"] for each in stack.read("job", "list", "--tag", "team=a")] == ["report"]
+    changed = stack.read(
+        *("job", "update", "report", "--payload", '{"of": null}'),
+        *("--tag", "team=", "--tag", "tier=1", "--header", "x-team:"),
+    )
+    assert changed["payload"] == {"of": None}
+    assert (changed["tags"], changed["target"]["headers"]) == ({"tier": "1"}, {})
     assert "America/New_York" in stack.run("job", "next", "report", "--count", "2")
     stack.run("job", "delete", "report")
     assert "there is no job 'report'" in stack.run("job", "get", "report", code=3)

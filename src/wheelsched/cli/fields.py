@@ -1,11 +1,11 @@
 """The fields of a job as options: what `job create` and `job update` share.
 
 Invariant: what is not typed is not written; so an update changes what its options name, and a
-creation leaves the defaults to the API.
+creation leaves the defaults to the API. None stands for what is to be removed, as in a merge patch.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 import typer
@@ -24,12 +24,16 @@ class Field(Struct, frozen=True):
     read: Callable[[Any], Any] = lambda value: value
 
 
-def _read_headers(written: list[str]) -> dict[str, str]:
-    return read_pairs(written, ":", "'x-team: a'")
+def _read_headers(written: list[str]) -> dict[str, str | None]:
+    return _removing_empty(read_pairs(written, ":", "'x-team: a'"))
 
 
-def _read_tags(written: list[str]) -> dict[str, str]:
-    return read_pairs(written, "=", "team=a")
+def _read_tags(written: list[str]) -> dict[str, str | None]:
+    return _removing_empty(read_pairs(written, "=", "team=a"))
+
+
+def _removing_empty(pairs: dict[str, str]) -> dict[str, str | None]:
+    return {name: value or None for name, value in pairs.items()}
 
 
 def _read_schedule(written: str) -> Any:
@@ -48,7 +52,12 @@ FIELDS: Final = {
     "timezone": Field(str, ("timezone",), "The time zone of the schedule, as Europe/London."),
     "target": Field(str, ("target", "url"), "The URL to call."),
     "method": Field(str, ("target", "method"), "The HTTP method."),
-    "header": Field(list[str], ("target", "headers"), "'NAME: VALUE'; repeatable.", _read_headers),
+    "header": Field(
+        list[str],
+        ("target", "headers"),
+        "'NAME: VALUE'; 'NAME:' removes it; repeatable.",
+        _read_headers,
+    ),
     "batch": Field(int, ("target", "batch"), "How many runs go in one request."),
     "payload": Field(str, ("payload",), "JSON, or @FILE; sent byte for byte.", read_payload),
     "misfire": Field(str, ("misfire", "policy"), "Of missed times: once, all or skip."),
@@ -58,7 +67,7 @@ FIELDS: Final = {
     "jitter": Field(str, ("jitter",), "A deliberate delay of up to so much, as 30s."),
     "priority": Field(int, ("priority",), "Which of its tenant's runs go first."),
     "idempotency_key": Field(str, ("idempotency_key",), "Its key, with {{…}} in it."),
-    "tag": Field(list[str], ("tags",), "NAME=VALUE; repeatable.", _read_tags),
+    "tag": Field(list[str], ("tags",), "NAME=VALUE; NAME= removes it; repeatable.", _read_tags),
 }
 
 
@@ -96,3 +105,17 @@ def document_of(typed: dict[str, Any]) -> dict[str, Any]:
             place = place.setdefault(step, {})
         place[last] = field.read(value)
     return document
+
+
+def written_over(document: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A document with what was typed in the place of what was there."""
+    written = dict(document)
+    for name, value in fields.items():
+        if value is None:
+            written.pop(name, None)
+        elif isinstance(value, dict):
+            below = written.get(name)
+            written[name] = written_over(below if isinstance(below, dict) else {}, value)
+        else:
+            written[name] = value
+    return written

@@ -10,7 +10,7 @@ import typer
 
 from wheelsched.cli.apply import apply
 from wheelsched.cli.commands import asks_api, group
-from wheelsched.cli.fields import takes_fields
+from wheelsched.cli.fields import takes_fields, written_over
 from wheelsched.cli.manifest import read_one
 from wheelsched.cli.output import Output, record, rows, sentence
 from wheelsched.cli.written import read_instant, read_pairs
@@ -38,12 +38,7 @@ def create(
     ] = None,
 ) -> Output:
     """Register a job."""
-    document = {} if file is None else read_one(file)
-    document |= fields | {
-        part: document.get(part, {}) | written
-        for part, written in fields.items()
-        if isinstance(written, dict) and part in ("target", "misfire", "overlap", "retry", "tags")
-    }
+    document = written_over({} if file is None else read_one(file), fields)
     if name is not None:
         document["name"] = name
     lacking = [field for field in ("name", "schedule", "target") if field not in document]

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import typer
 
-from wheelsched.cli.fields import document_of
+from wheelsched.cli.fields import document_of, written_over
 
 
 def test_what_is_not_typed_is_not_written() -> None:
@@ -13,6 +13,32 @@ def test_what_is_not_typed_is_not_written() -> None:
         "timeout": "9s",
         "target": {"method": "PUT", "headers": {"x-team": "a"}},
     }
+
+
+def test_a_tag_or_a_header_without_a_value_is_taken_away() -> None:
+    typed = {"tag": ["team=", "tier=1"], "header": ["x-team:", "x-tier: 1"]}
+    assert document_of(typed) == {
+        "tags": {"team": None, "tier": "1"},
+        "target": {"headers": {"x-team": None, "x-tier": "1"}},
+    }
+
+
+def test_options_are_written_over_a_document() -> None:
+    file = {
+        "name": "a",
+        "target": {"url": "u", "headers": {"x-team": "a", "x-tier": "1"}},
+        "payload": {"a": 1},
+        "tags": ["of", "another", "type"],
+    }
+    typed = {"header": ["x-team:"], "payload": "[]", "tag": ["team=a", "tier="]}
+    written = written_over(file, document_of(typed))
+    assert msgspec.json.decode(msgspec.json.encode(written)) == {
+        "name": "a",
+        "target": {"url": "u", "headers": {"x-tier": "1"}},
+        "payload": [],
+        "tags": {"team": "a"},
+    }
+    assert file["target"] == {"url": "u", "headers": {"x-team": "a", "x-tier": "1"}}
 
 
 @pytest.mark.parametrize("written", ["@daily", '{"every": "5m", "end": "2100-01-01T00:00:00Z"}'])
