@@ -14,6 +14,8 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from wheelsched.client.body import write_json
+
 PREFIX: Final = "/api/v1"
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
@@ -65,7 +67,7 @@ def post(
     path: str, answer: type[Answer], body: object = None, repeat: Repeat = Repeat.KEY
 ) -> Call[Answer]:
     """A call that does something."""
-    encoded = None if body is None else msgspec.json.encode(body)
+    encoded = None if body is None else write_json(body)
     return Call(method="POST", path=path, answer=answer, body=encoded, repeat=repeat)
 
 

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-import msgspec
-
+from wheelsched.client.body import write_json
 from wheelsched.client.call import (
     MERGE_PATCH,
     NDJSON,
@@ -62,8 +61,8 @@ def create_jobs(jobs: Iterable[AnyJob], chunk: int) -> Iterator[Call[BulkAnswer]
     """Calls that register `chunk` jobs each, fewer when those are large."""
     lines: list[bytes] = []
     size = 0
-    for job in jobs:
-        line = msgspec.json.encode(job)
+    for number, job in enumerate(jobs):
+        line = write_json(job, pointer=f"/{number}")
         if lines and (len(lines) == chunk or size + len(line) > BULK_BYTES):
             yield _bulk(lines)
             lines, size = [], 0
@@ -102,7 +101,7 @@ def update_job(job_id: UUID, changes: JobChanges, version: int | None) -> Call[J
         method="PATCH",
         path=f"/jobs/{segment(job_id)}",
         answer=JobAnswer,
-        body=msgspec.json.encode(changes),
+        body=write_json(changes),
         content_type=MERGE_PATCH,
         if_match=_etag(version),
         repeat=Repeat.ITSELF if version is None else Repeat.NEVER,
@@ -204,7 +203,7 @@ def update_tenant(tenant_id: UUID, changes: TenantChanges) -> Call[TenantAnswer]
         method="PATCH",
         path=f"/tenants/{segment(tenant_id)}",
         answer=TenantAnswer,
-        body=msgspec.json.encode(changes),
+        body=write_json(changes),
         content_type=MERGE_PATCH,
     )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,7 @@ from msgspec import Struct
 from tests.unit.client.server import Server, reply
 
 from wheelsched.client import Client, JobFields, SyncClient
+from wheelsched.errors import InvalidRequest
 from wheelsched.wire.job import JobDocument
 from wheelsched.wire.jobs import ResumeFrom
 from wheelsched.wire.run import RedriveRequest, RunAnswer
@@ -76,6 +78,10 @@ TOKEN = {
     "revoked_at": None,
     "token": "wst_a",
 }
+
+
+class Reading(Struct):
+    value: float
 
 
 class Case(Struct):
@@ -296,6 +302,33 @@ async def test_a_document_of_the_wire_is_as_good_as_a_dictionary(
     await client.create_job(document)
     sent = msgspec.json.decode(server.seen[0].body)
     assert (sent["schedule"], sent["target"]["url"]) == ("@daily", "u")
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+async def test_what_is_no_number_in_json_is_not_sent(
+    server: Server, client: Client, number: float
+) -> None:
+    """It would be written as null, which is something else."""
+    job: JobFields = {**FIELDS, "payload": {"a/b": [None, {"c": number}], "d": Reading(number)}}
+    for ask, place in (
+        (client.create_job(job), ""),
+        (client.preview(job), ""),
+        (client.update_job(JOB_ID, {"payload": job["payload"]}), ""),
+        (anext(aiter(client.create_jobs([FIELDS, job]))), "/1"),
+    ):
+        with pytest.raises(InvalidRequest, match=f"{number} is no number in JSON") as raised:
+            await ask
+        pointers = [error.pointer for error in raised.value.errors]
+        assert pointers == [f"{place}/payload/a~1b/1/c", f"{place}/payload/d/value"]
+    assert server.seen == []
+
+
+async def test_null_is_sent(server: Server, client: Client) -> None:
+    server.replies = [reply(JOB)]
+    payload = {"a": None, "b": msgspec.Raw(b"[null]"), "c": 1.5}
+    await client.create_job({**FIELDS, "payload": payload})
+    sent = msgspec.json.decode(server.seen[0].body)
+    assert sent["payload"] == {"a": None, "b": [None], "c": 1.5}
 
 
 def test_every_call_is_tried_on_both_clients() -> None:
