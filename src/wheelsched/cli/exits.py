@@ -42,6 +42,7 @@ CODES: Final[tuple[tuple[type[WheelschedError], ExitCode], ...]] = (
     (errors.StoreContention, ExitCode.UNAVAILABLE),
     (errors.InvalidRequest, ExitCode.USAGE),
     (errors.InvalidApiUrl, ExitCode.USAGE),
+    (errors.InvalidApiToken, ExitCode.USAGE),
     (errors.InvalidField, ExitCode.USAGE),
     (errors.InvalidDocument, ExitCode.USAGE),
     (errors.InvalidNetwork, ExitCode.USAGE),

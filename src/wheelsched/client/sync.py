@@ -82,7 +82,7 @@ class SyncClient:
         config: ClientConfig | None = None,
     ) -> None:
         self._make: Callable[[], Client] = lambda: Client(url, token, config=config)
-        self._client = self._make()  # refuses a bad address at once
+        self._client = self._make()  # refuses a bad address or token at once
         self._thread: LoopThread | None = None
         self._starting = threading.Lock()
 

@@ -5,6 +5,7 @@ Invariant: a call that may have arrived is sent again only when that is safe; no
 """
 
 import asyncio
+import re
 from io import BytesIO
 from random import Random, SystemRandom
 from typing import Any, Final, TypeVar
@@ -22,7 +23,14 @@ from wheelsched.config import ClientConfig
 from wheelsched.core.outcome import parse_retry_after
 from wheelsched.core.policy import RetryPolicy
 from wheelsched.core.retry import wait_us
-from wheelsched.errors import ApiError, ApiUnavailable, InvalidAnswer, InvalidApiUrl, NotFound
+from wheelsched.errors import (
+    ApiError,
+    ApiUnavailable,
+    InvalidAnswer,
+    InvalidApiToken,
+    InvalidApiUrl,
+    NotFound,
+)
 from wheelsched.ports import Clock
 
 Answer = TypeVar("Answer")
@@ -30,6 +38,7 @@ Answer = TypeVar("Answer")
 REFUSED: Final = 429  # and so certainly not done
 PASSING: Final = frozenset({408, 425, REFUSED, *range(500, 600)})
 _BLOCK: Final = 64 * 1024
+_VISIBLE: Final = re.compile("[!-~]+")
 
 
 class Response(Struct, frozen=True):
@@ -64,7 +73,7 @@ class Transport:
         random: Random | None = None,
     ) -> None:
         self._url = _check_url(url)
-        self._token = token
+        self._token = None if token is None else _check_token(token)
         self._config = config or ClientConfig()
         self._clock = clock or SystemClock()
         self._random = random or SystemRandom()
@@ -210,3 +219,10 @@ def _check_url(url: str) -> str:
     if parts.username is not None or parts.query or parts.fragment:
         raise InvalidApiUrl("the address of an API has no user, no query and no fragment")
     return url.rstrip("/").removesuffix(PREFIX)
+
+
+def _check_token(token: str) -> str:
+    """A header carries nothing else; and what is wrong with a secret is said without it."""
+    if not _VISIBLE.fullmatch(token):
+        raise InvalidApiToken
+    return token

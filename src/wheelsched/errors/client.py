@@ -74,5 +74,9 @@ class InvalidApiUrl(ApiError, ValueError):
     """the API is reached by an address such as http://127.0.0.1:8420"""
 
 
+class InvalidApiToken(ApiError, ValueError):
+    """a token is what `wheelsched token create` shows: visible ASCII, no space, no line end"""
+
+
 class InvalidAnswer(ApiError):
     """the answer is not one of this API"""

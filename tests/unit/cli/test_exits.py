@@ -19,6 +19,7 @@ from wheelsched.errors import WheelschedError
         (errors.PoolExhausted(), 6),
         (errors.InvalidCron(), 2),
         (errors.InvalidRequest(), 2),
+        (errors.InvalidApiToken(), 2),
         (errors.SchemaTooOld(), 1),
         (errors.AddressTaken(), 1),
     ],

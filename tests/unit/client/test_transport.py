@@ -14,6 +14,7 @@ from wheelsched.errors import (
     ApiError,
     ApiUnavailable,
     InvalidAnswer,
+    InvalidApiToken,
     InvalidApiUrl,
     NotFound,
     SecretLost,
@@ -249,6 +250,13 @@ async def test_an_answer_of_somebody_else_is_an_error(
 def test_a_bad_address_is_refused_at_once(url: str) -> None:
     with pytest.raises(InvalidApiUrl):
         Client(url)
+
+
+@pytest.mark.parametrize("token", ["", "wst_all\n", "wst all", "wst_ä", "wst_\x00"])
+def test_a_token_that_no_header_can_carry_is_refused_at_once(token: str) -> None:
+    with pytest.raises(InvalidApiToken, match="wheelsched token create") as raised:
+        Client("http://127.0.0.1:8420", token)
+    assert "wst" not in str(raised.value)
 
 
 async def test_an_address_may_have_a_path_and_the_prefix(server: Server) -> None:
