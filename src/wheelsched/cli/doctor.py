@@ -42,7 +42,7 @@ def doctor(
     findings = [_check_api(url, token)]
     if database_url is not None:
         findings += asyncio.run(check_database(database_url))
-    findings.append(_check_disk(data_dir or Path.cwd()))
+    findings.append(check_disk(data_dir or Path.cwd()))
     show(Output(findings, _table(findings)), as_json=as_json)
     if any(finding.verdict is Verdict.BAD for finding in findings):
         raise typer.Exit(ExitCode.FAILED)
@@ -86,8 +86,17 @@ def judge_shards(url: str, shards: ShardsAnswer) -> Finding:
     return Finding(subject="API", detail=detail)
 
 
-def _check_disk(directory: Path) -> Finding:
-    usage = shutil.disk_usage(directory)
+def check_disk(directory: Path) -> Finding:
+    """How much room there is where a directory is."""
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError as error:
+        return Finding(
+            subject="disk",
+            verdict=Verdict.BAD,
+            detail=f"cannot be looked at: {error}",
+            advice="name a directory of this machine that you may enter with --data-dir",
+        )
     detail = f"{usage.free / (1 << 30):.1f} GiB free at {directory}"
     if usage.free < LITTLE_BYTES:
         return Finding(

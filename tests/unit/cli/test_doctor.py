@@ -1,11 +1,12 @@
 """What the doctor makes of what the API says of shards."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from wheelsched.cli.doctor import judge_shards
+from wheelsched.cli.doctor import check_disk, judge_shards
 from wheelsched.daemon.checkup import Verdict
 from wheelsched.wire.shard import ShardAnswer, ShardsAnswer
 
@@ -46,3 +47,11 @@ def test_a_shard_that_is_gone_is_no_shard(
     assert finding.verdict is verdict
     assert told in finding.detail
     assert (finding.advice is None) == (verdict is Verdict.FINE)
+
+
+def test_a_disk_that_cannot_be_looked_at_is_a_finding(tmp_path: Path) -> None:
+    assert "GiB free" in check_disk(tmp_path).detail
+    finding = check_disk(tmp_path / "nowhere")
+    assert finding.verdict is Verdict.BAD
+    assert "No such file" in finding.detail
+    assert "--data-dir" in (finding.advice or "")
