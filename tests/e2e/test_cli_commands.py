@@ -172,6 +172,23 @@ def test_what_failed_is_told_once(command: tuple[str, ...]) -> None:
     assert "store.failed" not in said
 
 
+@pytest.mark.parametrize("command", ["create", "update"])
+@pytest.mark.parametrize(
+    ("option", "most"),
+    [
+        ("--weight", "1000"),
+        ("--job-quota", "2147483647"),
+        ("--requests-per-second", "2147483647"),
+    ],
+)
+def test_a_tenant_has_the_bounds_of_the_api_at_the_database_too(
+    command: str, option: str, most: str
+) -> None:
+    said = run("tenant", command, "a", option, f"{most}0", *NOWHERE, code=2)
+    assert option in said
+    assert most in said
+
+
 def test_a_schedule_is_explained_without_an_api() -> None:
     said = run("cron", "explain", "30 2 * * *", "--timezone", "America/New_York")
     assert said.startswith("At 02:30")

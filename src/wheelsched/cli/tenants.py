@@ -3,7 +3,7 @@
 Invariant: a secret is shown once, by the command that makes it.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 from uuid import UUID
 
 import typer
@@ -14,6 +14,8 @@ from wheelsched.cli.output import Output, record, rows, sentence
 from wheelsched.cli.serving import RequiredDatabaseOption
 from wheelsched.errors import TenantNotFound
 from wheelsched.wire.tenant import (
+    MAX_QUOTA,
+    MAX_WEIGHT,
     GrantAnswer,
     RotateRequest,
     Scope,
@@ -24,6 +26,16 @@ from wheelsched.wire.tenant import (
 
 tenant_app = group("Who has jobs.")
 token_app = group("Who may ask the API for what.")
+
+WEIGHT: Final = typer.Option(min=1, max=MAX_WEIGHT, help="Its share of what is dispatched.")
+JOB_QUOTA: Final = typer.Option(min=0, max=MAX_QUOTA, help="How many jobs it may have.")
+RATE: Final = typer.Option(
+    "--requests-per-second",
+    "--rate",
+    min=1,
+    max=MAX_QUOTA,
+    help="How often it may ask the API.",
+)
 
 TenantArgument = Annotated[str, typer.Argument(help="The tenant's id or name.")]
 RoleOption = Annotated[str, typer.Option(help="What the application connects as.")]
@@ -37,11 +49,9 @@ TenantOption = Annotated[
 def create_tenant(
     operators: Operators,
     name: Annotated[str, typer.Argument(help="Unique.")],
-    weight: Annotated[int, typer.Option(min=1, help="Its share of what is dispatched.")] = 1,
-    job_quota: Annotated[int, typer.Option(min=0, help="How many jobs it may have.")] = 100_000,
-    requests_per_second: Annotated[
-        int, typer.Option(min=1, help="How often it may ask the API.")
-    ] = 1_000,
+    weight: Annotated[int, WEIGHT] = 1,
+    job_quota: Annotated[int, JOB_QUOTA] = 100_000,
+    requests_per_second: Annotated[int, RATE] = 1_000,
 ) -> Output:
     """Create a tenant. The secret that signs its callbacks is shown once."""
     tenant = operators.create_tenant(
@@ -114,13 +124,9 @@ def update_tenant(
     operators: Operators,
     tenant: TenantArgument,
     name: Annotated[str | None, typer.Option(help="Another name.")] = None,
-    weight: Annotated[
-        int | None, typer.Option(min=1, help="Its share of what is dispatched.")
-    ] = None,
-    job_quota: Annotated[int | None, typer.Option(min=0, help="How many jobs it may have.")] = None,
-    requests_per_second: Annotated[
-        int | None, typer.Option("--requests-per-second", "--rate", min=1, help="Of the API.")
-    ] = None,
+    weight: Annotated[int | None, WEIGHT] = None,
+    job_quota: Annotated[int | None, JOB_QUOTA] = None,
+    requests_per_second: Annotated[int | None, RATE] = None,
 ) -> Output:
     """Change a tenant. The API knows of it within seconds, shards within two minutes."""
     changes = TenantChanges(
