@@ -3,6 +3,7 @@
 Invariant: a job is named by its id or by its name, wherever one is asked for.
 """
 
+from contextlib import suppress
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -175,11 +176,9 @@ def next_times(
 
 
 def find(client: SyncClient, written: str) -> JobAnswer:
-    """The job of an id, or of a name."""
-    try:
+    """The job of an id, or of a name, which may look like an id."""
+    with suppress(ValueError, NotFound):
         return client.get_job(UUID(written))
-    except ValueError:
-        pass
     for job in client.list_jobs(name=written):
         return job
     raise NotFound(f"there is no job {written!r}; `wheelsched job list` shows all")

@@ -1,8 +1,6 @@
 """Files that are applied, against the API itself."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -10,22 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
-from tests.api import Api, serve
+from tests.api import Api
 
 from wheelsched.cli.apply import Action, plan, take
 from wheelsched.cli.commands import tell
 from wheelsched.cli.manifest import is_same
 from wheelsched.client import SyncClient
 from wheelsched.errors import NameTaken
-from wheelsched.testing import MemoryStore
 from wheelsched.wire.job import JobDocument, TargetDocument
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    store = MemoryStore(lambda: time.time_ns() // 1_000)
-    async with serve(store, store) as served:
-        yield served
 
 
 def document(name: str, **fields: Any) -> JobDocument:
