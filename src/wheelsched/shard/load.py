@@ -1,7 +1,7 @@
 """Stage *load*: the due times of the coming minutes, from the database into the wheel.
 
 Invariant: whatever is due within the horizon in a partition of ours is in the wheel, or armed, at
-the latest one refresh after it was written, and at once when a hint tells of it. Loading again
+the latest two refreshes after it was written, and at once when a hint tells of it. Loading again
 what is known changes nothing.
 """
 
@@ -17,6 +17,7 @@ from wheelsched.shard.due_times import DueTimes
 from wheelsched.shard.retries import Retries
 
 STRETCH = 2_000  # timers put into the wheel in one turn of the loop
+CROWDED_NS = 1_000_000_000  # how long a refresh waits for a crowd before it looks again
 MOST_ASKED = 10_000  # jobs read one by one; beyond that everything is read again
 
 
@@ -25,6 +26,7 @@ class Outlets(Struct, frozen=True):
 
     loaded: Callable[[], None]
     ending: Callable[[UUID], None]  # a job whose schedule has no further due time
+    is_crowded: Callable[[], bool]  # outcomes of a crowd wait to be written
 
 
 class Load:
@@ -41,6 +43,7 @@ class Load:
         self._is_everything_asked = False
         self._woken = asyncio.Event()
         self._alarm = context.machine.alarm(self._refresh)
+        self._refresh_by_ns = 0
 
     def ask(self, *job_ids: UUID) -> None:
         """Reads these jobs' timers again, soon."""
@@ -85,11 +88,18 @@ class Load:
         self._context.vitals.store.refreshed_at_us = now_us
 
     def _refresh(self) -> None:
+        """After a crowd when there is one, which would wait for it; but within two periods."""
+        now_ns = self._context.machine.now_ns()
+        if self._outlets.is_crowded() and now_ns < self._refresh_by_ns:
+            self._alarm.set(now_ns + CROWDED_NS)
+            return
         self.ask_everything()
         self._plan_refresh()
 
     def _plan_refresh(self) -> None:
-        self._alarm.set(self._context.machine.now_ns() + self._context.config.refresh_us * 1_000)
+        now_ns, period_ns = self._context.machine.now_ns(), self._context.config.refresh_us * 1_000
+        self._refresh_by_ns = now_ns + 2 * period_ns
+        self._alarm.set(now_ns + period_ns)
 
     def _horizon_us(self) -> int:
         return self._context.clock.now_us() + self._context.config.horizon_us

@@ -67,7 +67,10 @@ class Pipeline:
             fire.Outlets(self.settle.put, self._look_at),
         )
         self.load = load.Load(
-            context, due_times, retries, load.Outlets(self._wake, self.settle.finish_later)
+            context,
+            due_times,
+            retries,
+            load.Outlets(self._wake, self.settle.finish_later, self._is_crowded),
         )
         self.plan = plan.Planner(context, judge, plan.Outlets(self.load.ask))
         self.arm = arm.Arm(
@@ -94,7 +97,12 @@ class Pipeline:
             preparation,
             retries,
             sweep.Outlets(
-                self._add, self.settle.put, self.fire.ended, self.load.load, self._remind
+                self._add,
+                self.settle.put,
+                self.fire.ended,
+                self.load.load,
+                self._remind,
+                self._is_crowded,
             ),
         )
         self.hand_over = HandOver(context, self.settle, self._forget)
@@ -161,6 +169,9 @@ class Pipeline:
         else:
             self._due_times.move(job_id, reminder)
         self._wake()
+
+    def _is_crowded(self) -> bool:
+        return self.settle.is_crowded
 
     def _wake(self) -> None:
         self.arm.wake()

@@ -36,6 +36,7 @@ from wheelsched.shard.retries import Retries
 log = structlog.get_logger("wheelsched.shard")
 
 BATCH = 1_000  # runs; a request may bring some more
+CROWD = 10 * BATCH
 AT_ONCE = 2  # batches being written: the database writes one while another is made or followed
 LINGER_NS = 20_000_000  # how long the first report of a batch waits for others
 TURN = 100  # runs followed up in one turn of the loop, or those of one request
@@ -88,6 +89,11 @@ class Settle:
         self._reported += len(report)
         self._is_idle.clear()
         self._arrived.set()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so many reports wait that whatever can wait had better do so."""
+        return self._reported > CROWD
 
     def finish_later(self, job_id: UUID) -> None:
         """Ends a job when its last run has ended; it has no further due time."""

@@ -37,6 +37,7 @@ class Outlets(Struct, frozen=True):
     ended: Callable[[RunKey], None]
     load: Callable[[Collection[int]], Awaitable[None]]
     remind: Callable[[UUID, Reminder], None]  # a job can be armed: this is what was wanted of it
+    is_crowded: Callable[[], bool]  # outcomes of a crowd wait to be written
 
 
 class Sweep:
@@ -104,7 +105,8 @@ class Sweep:
             await self._preparation.refresh()
             unfinished = context.unfinished
             known = unfinished.armed_count + len(unfinished.left)
-            if known <= MOST_COMPARED and context.tenure.is_trusted:
+            is_calm = known <= MOST_COMPARED and not self._outlets.is_crowded()
+            if is_calm and context.tenure.is_trusted:
                 async with context.arming.closed():
                     await self._take_up_forgotten(context.tenure.ready_partitions)
                     await self._mark()

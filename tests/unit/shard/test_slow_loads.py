@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Sequence
 
+import pytest
 from tests.unit.shard.world import World
 
 from wheelsched.config import ShardConfig
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import RunKey
-from wheelsched.ports import Claim, Horizon, Lease
+from wheelsched.ports import Claim, Horizon, Lease, Settled
+from wheelsched.shard import settle
 
 
 async def test_a_load_from_before_a_claim_does_not_bring_the_last_due_time_back() -> None:
@@ -52,3 +54,31 @@ async def test_a_load_does_not_bring_again_what_waits_to_be_armed() -> None:
         await world.advance(40)
     assert len(world.arrived) == 4_000
     assert len(claimed) == 4_000
+
+
+async def test_a_refresh_waits_for_the_outcomes_of_a_crowd_and_not_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settle, "CROWD", 0)
+    runs, timers = world.store.runs, world.store.timers
+    write, load = runs.settle, timers.load
+    loaded_s: list[float] = []
+
+    async def write_late(settled: Sequence[Settled]) -> set[RunKey]:
+        await world.clock.sleep(4_000_000_000 if world.now_s < 40 else 400_000_000_000)
+        return await write(settled)
+
+    async def note(partitions: Collection[int], until_us: int) -> Horizon:
+        loaded_s.append(world.now_s)
+        return await load(partitions, until_us)
+
+    monkeypatch.setattr(runs, "settle", write_late)
+    monkeypatch.setattr(timers, "load", note)
+    # Of each crowd two batches are being written, and the third waits.
+    await world.register_many(["+18"] * 2_500, "first", batch=100)
+    await world.register_many(["+45"] * 2_500, "second", batch=100)
+    world.start(config=ShardConfig(refresh_us=20 * SECOND))
+    await world.advance(19)
+    loaded_s.clear()
+    await world.advance(75)
+    assert [round(at_s) for at_s in loaded_s] == [23, 43, 83]
