@@ -87,6 +87,7 @@ def _encode_element(callback: Callback, run_id: str) -> bytes:
             fencing_token=callback.token,
             idempotency_key=callback.idempotency_key,
             trigger=callback.trigger,
+            timeout_ms=callback.timeout_us // MILLISECOND,
             payload=Raw(callback.payload),
         )
     )

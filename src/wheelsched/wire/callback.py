@@ -34,7 +34,7 @@ SCHEDULED_AT: Final = "wheelsched-scheduled-at"
 ATTEMPT: Final = "wheelsched-attempt"
 FENCING_TOKEN: Final = "wheelsched-fencing-token"  # noqa: S105 - a number, and no secret
 TRIGGER: Final = "wheelsched-trigger"
-TIMEOUT_MS: Final = "wheelsched-timeout-ms"  # within which a run that was accepted heartbeats
+TIMEOUT_MS: Final = "wheelsched-timeout-ms"  # of the answer, and between heartbeats after a 202
 TRACEPARENT: Final = "traceparent"
 SIGNATURE: Final = "wheelsched-signature"
 SIGNED: Final = (
@@ -63,6 +63,7 @@ class BatchElement(Struct, frozen=True, kw_only=True):
     fencing_token: int
     idempotency_key: str
     trigger: Trigger
+    timeout_ms: int | None = None  # None: of a shard that is older than this field
     payload: Raw
 
 

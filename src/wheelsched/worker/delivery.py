@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Raw, Struct
 
+from wheelsched.core.duration import MILLISECOND
 from wheelsched.core.model import Trigger
 from wheelsched.errors import InvalidCallback, TransactionMissing
 from wheelsched.wire.callback import (
@@ -57,7 +58,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     trigger: Trigger
     payload: Raw
     traceparent: str | None = None
-    timeout_us: int | None = None  # within which a run that was accepted heartbeats
+    timeout_us: int | None = None  # of its answer; once it is accepted, between two heartbeats
     is_batched: bool = False
 
     @property
@@ -114,7 +115,7 @@ def _read_single(headers: Mapping[str, str], body: bytes, webhook_id: str) -> De
         trigger=Trigger(headers[TRIGGER]),
         payload=Raw(body),
         traceparent=headers.get(TRACEPARENT),
-        timeout_us=int(headers[TIMEOUT_MS]) * 1_000 if TIMEOUT_MS in headers else None,
+        timeout_us=int(headers[TIMEOUT_MS]) * MILLISECOND if TIMEOUT_MS in headers else None,
     )
 
 
@@ -137,5 +138,6 @@ def _read_element(element: BatchElement, traceparent: str | None) -> Delivery:
         trigger=element.trigger,
         payload=element.payload,
         traceparent=traceparent,
+        timeout_us=None if element.timeout_ms is None else element.timeout_ms * MILLISECOND,
         is_batched=True,
     )

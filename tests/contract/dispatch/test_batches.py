@@ -42,6 +42,7 @@ async def test_a_batch_is_one_request_with_an_array(world: World, worker: Worker
         "fencing_token": (7 << 32) + 2,
         "idempotency_key": f"{world.job_id}:2",
         "trigger": "schedule",
+        "timeout_ms": 60_000,
         "payload": {"report": "weekly"},
     }
     assert b'"payload":{"report" : "weekly"}' in received.body

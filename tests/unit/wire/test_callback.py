@@ -31,6 +31,7 @@ ELEMENT = BatchElement(
     fencing_token=(7 << 32) + 42,
     idempotency_key=f"{JOB_ID}:1794837600",
     trigger=Trigger.SCHEDULE,
+    timeout_ms=120_000,
     payload=msgspec.Raw(b'{"report" : "weekly"}'),
 )
 
@@ -41,7 +42,7 @@ def test_an_element_has_the_fields_of_the_contract_in_their_order() -> None:
         b'"job_id":"018f3c2e-7a9b-7c3d-8e4f-5a6b7c8d9e0f","job_name":"weekly-report",'
         b'"scheduled_at":"2026-11-16T14:00:00Z","attempt":1,"fencing_token":30064771114,'
         b'"idempotency_key":"018f3c2e-7a9b-7c3d-8e4f-5a6b7c8d9e0f:1794837600",'
-        b'"trigger":"schedule","payload":{"report" : "weekly"}}'
+        b'"trigger":"schedule","timeout_ms":120000,"payload":{"report" : "weekly"}}'
     )
 
 

@@ -83,7 +83,13 @@ def single(
     ), payload
 
 
-def element(number: int, payload: bytes = b"{}", *, job_name: str = "report") -> BatchElement:
+def element(
+    number: int,
+    payload: bytes = b"{}",
+    *,
+    job_name: str = "report",
+    timeout_ms: int | None = None,
+) -> BatchElement:
     return BatchElement(
         run_id=run_id(number),
         job_id=JOB_ID,
@@ -93,6 +99,7 @@ def element(number: int, payload: bytes = b"{}", *, job_name: str = "report") ->
         fencing_token=4294967297,
         idempotency_key=f"{JOB_ID}:{number}",
         trigger=Trigger.SCHEDULE,
+        timeout_ms=timeout_ms,
         payload=Raw(payload),
     )
 

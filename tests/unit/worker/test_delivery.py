@@ -41,10 +41,11 @@ def test_the_key_is_the_one_that_was_signed() -> None:
 
 
 def test_a_request_of_several_runs() -> None:
-    deliveries = read(batch(element(1, b'{"a": 1}'), element(2)))
+    deliveries = read(batch(element(1, b'{"a": 1}', timeout_ms=30_000), element(2)))
     assert isinstance(deliveries, list)
     assert [each.run_id for each in deliveries] == [run_id(1), run_id(2)]
     assert bytes(deliveries[0].payload) == b'{"a": 1}'
+    assert [each.timeout_us for each in deliveries] == [30_000_000, None]
     assert all(each.is_batched for each in deliveries)
 
 
