@@ -96,8 +96,8 @@ class AcceptedRuns:
             except (Conflict, NotFound):
                 log.warning("run.stale", run_id=delivery.run_id, token=delivery.token)
                 return
-            except ApiError as error:
-                log.warning("heartbeat.failed", run_id=delivery.run_id, error=str(error))
+            except Exception as error:  # noqa: BLE001 - the run works on, whatever its client raises
+                log.warning("heartbeat.failed", run_id=delivery.run_id, error=_shown(error))
 
     async def _report(self, attempt: Attempt, outcome: Outcome) -> None:
         run_id = attempt.delivery.run_id
@@ -106,8 +106,8 @@ class AcceptedRuns:
                 await self._send_report(attempt, outcome)
             except (Conflict, NotFound):
                 log.warning("run.stale", run_id=run_id, token=attempt.delivery.token)
-            except ApiError as error:
-                log.warning("report.failed", run_id=run_id, error=str(error))
+            except Exception as error:  # noqa: BLE001 - another one may be heard
+                log.warning("report.failed", run_id=run_id, error=_shown(error))
                 await self._clock.sleep(self._period_ns(attempt))
                 continue
             return
@@ -130,3 +130,8 @@ class AcceptedRuns:
     def _period_ns(self, attempt: Attempt) -> int:
         timeout_us = attempt.delivery.timeout_us or self._config.timeout_ms * 1_000
         return timeout_us * 1_000 // HEARTBEATS
+
+
+def _shown(error: Exception) -> str:
+    """An error of the API says enough by its message; of another, nobody knows."""
+    return str(error) if isinstance(error, ApiError) else repr(error)

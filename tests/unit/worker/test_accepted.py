@@ -127,8 +127,9 @@ async def test_a_stale_run_is_not_done() -> None:
     assert heard.calls[-1] == ("complete", run_id(), TOKEN + 1)
 
 
-async def test_a_lost_heartbeat_ends_nothing() -> None:
-    heard = Heard(ApiUnavailable())
+@pytest.mark.parametrize("error", [ApiUnavailable(), RuntimeError("the session is closed")])
+async def test_a_lost_heartbeat_ends_nothing(error: Exception) -> None:
+    heard = Heard(error)
     shift = Shift(heard)
     await send(shift.worker, single(headers=TIMEOUT))
     await shift.clock.advance(20 * SECOND_NS)
@@ -137,7 +138,7 @@ async def test_a_lost_heartbeat_ends_nothing() -> None:
 
 
 async def test_a_report_that_is_not_heard_is_repeated() -> None:
-    heard = Heard(ApiUnavailable(), ApiUnavailable())
+    heard = Heard(ApiUnavailable(), RuntimeError("the session is closed"))
     shift = Shift(heard)
     await send(shift.worker, single(headers=TIMEOUT))
     await shift.finish()
