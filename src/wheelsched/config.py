@@ -177,10 +177,11 @@ class WorkerConfig(Struct, frozen=True, kw_only=True):
     """How much a worker takes on, and how long it waits.
 
     `concurrency` bounds the handlers that run at once, `max_waiting` the runs that wait for one of
-    them, `max_accepted` the runs that were answered with 202 and go on in the background; whatever
-    comes beyond is refused for the moment (503). `threads` carry handlers that are not async.
-    `timeout_ms` is taken for the job's own when a callback does not name it: a run that was
-    accepted heartbeats three times as often.
+    them or for another attempt of theirs, `max_accepted` the runs that were answered with 202 and
+    go on in the background; whatever comes beyond is refused for the moment (503). `threads` carry
+    handlers that are not async. `timeout_ms` is taken for the job's own when a callback does not
+    name it: a run that was accepted heartbeats three times as often, and one that has another
+    attempt waits almost as long.
     """
 
     concurrency: int = 100

@@ -20,6 +20,7 @@ from msgspec.structs import asdict
 from wheelsched import errors
 from wheelsched.core.duration import SECOND
 from wheelsched.core.outcome import MAX_ERROR_LENGTH, Failed, Gone, Outcome, Rejected, Succeeded
+from wheelsched.ports import Clock
 from wheelsched.worker.deduplication import Deduplication
 from wheelsched.worker.delivery import Delivery, Run
 from wheelsched.worker.fencing import FencingCheck
@@ -32,6 +33,10 @@ NO_HANDLER: Final = 501  # retried: another instance, or the next release, may h
 TOO_EARLY: Final = 425
 UNAVAILABLE: Final = 503
 
+IN_PROGRESS: Final = Failed(
+    error=errors.RunInProgress.__doc__ or "", http_status=TOO_EARLY, retry_after_us=SECOND
+)
+
 MAX_AFTER_S: Final = 86_400.0  # no scheduler waits longer
 
 
@@ -41,6 +46,7 @@ class Equipment(Struct, frozen=True):
     deduplicate: Deduplication
     fencing: FencingCheck
     threads: Executor
+    clock: Clock
 
 
 class Attempt:
@@ -128,7 +134,7 @@ class Attempt:
                 after_us = int(min(max(0.0, error.after_s), MAX_AFTER_S) * SECOND)
                 return Failed(error=message, http_status=UNAVAILABLE, retry_after_us=after_us)
             case errors.RunInProgress():
-                return Failed(error=message, http_status=TOO_EARLY, retry_after_us=SECOND)
+                return IN_PROGRESS
             case errors.AttemptOvertaken():
                 return Failed(error=message, http_status=TOO_EARLY)
         named = _shown(f"{type(error).__name__}: {message}")

@@ -17,7 +17,7 @@ from wheelsched.errors import RunInProgress
 from wheelsched.ports import Clock
 from wheelsched.worker.delivery import Connection
 
-WAIT_MS = 2_000
+WAIT_MS = 500  # whoever asks may ask again; meanwhile it has a place, and perhaps a connection
 DAY_MS = 86_400_000
 
 
@@ -35,7 +35,8 @@ class Deduplication(Protocol):
         """Holds the key while the body runs: leaving it well makes the key done.
 
         Leaving it by an exception gives the key back. While somebody else holds the key it
-        waits, and raises `RunInProgress` when that takes too long.
+        waits for a moment, and then raises `RunInProgress`: the worker asks again, for as long as
+        the sender of the run waits.
         """
 
 

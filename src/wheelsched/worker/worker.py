@@ -59,6 +59,7 @@ class Worker:
             deduplicate or MemoryOnce(clock=clock),
             FencingCheck(),
             ThreadPoolExecutor(config.threads, thread_name_prefix="wheelsched-worker"),
+            clock,
         )
         accepted = None if client is None else AcceptedRuns(client, clock, config)
         self._crew = Crew(equipment, config, accepted)

@@ -7,11 +7,12 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 from tests.proxy import Proxy
-from tests.unit.worker.callbacks import make_worker, send, single
+from tests.unit.worker.callbacks import NOW_S, make_worker, send, single
 from tests.waiting import until
 
 from wheelsched.errors import PoolExhausted
 from wheelsched.store.connection import Connection
+from wheelsched.testing import VirtualClock
 from wheelsched.worker import PostgresOnce, Run, Worker
 from wheelsched.worker import postgres as implementation
 from wheelsched.worker.postgres import Pool
@@ -29,7 +30,10 @@ class Ledger:
     """A worker whose effect is a row; a test may have something happen after it is written."""
 
     def __init__(self, pool: Pool, *, wait_ms: int = 60_000) -> None:
-        self.worker: Worker = make_worker(deduplicate=PostgresOnce(pool, wait_ms=wait_ms))
+        self.clock = VirtualClock(NOW_S * 1_000_000_000)
+        self.worker: Worker = make_worker(
+            deduplicate=PostgresOnce(pool, wait_ms=wait_ms), clock=self.clock
+        )
         self.calls = 0
         self.written, self.go_on = asyncio.Event(), asyncio.Event()
         self.go_on.set()
@@ -175,12 +179,47 @@ async def test_a_duplicate_waits_no_longer_than_it_should(pool: Pool, observer: 
     patient.go_on.clear()
     first = asyncio.create_task(send(patient.worker, single()))
     await patient.written.wait()
-    duplicate = await send(hasty.worker, single())
+    sending = asyncio.create_task(send(hasty.worker, single()))
+
+    async def is_told() -> bool:
+        await hasty.clock.advance(1_000_000_000)
+        return sending.done()
+
+    await until(is_told)
+    duplicate = await sending
     assert (duplicate.status, duplicate.headers["retry-after"]) == (425, "1")
+    assert pool.get_idle_size() + 1 == pool.get_size()  # none but the first's is held
     patient.go_on.set()
     assert (await first).status == 200
     assert (await send(hasty.worker, single())).status == 200
     assert await effects(observer) == 2
+
+
+async def test_a_duplicate_asks_again_until_the_first_has_ended(
+    pool: Pool, observer: Connection
+) -> None:
+    patient, hasty = Ledger(pool), Ledger(pool, wait_ms=100)
+    patient.go_on.clear()
+    first = asyncio.create_task(send(patient.worker, single()))
+    await patient.written.wait()
+    duplicate = asyncio.create_task(send(hasty.worker, single()))
+
+    async def is_asleep() -> bool:
+        return duplicate.done() or hasty.clock.next_alarm_ns() is not None
+
+    async def look_again() -> None:
+        await until(is_asleep)
+        await hasty.clock.advance(2_000_000_000)
+
+    for _ in range(3):
+        await look_again()
+    assert not duplicate.done()
+    patient.go_on.set()
+    assert (await first).status == 200
+    while not duplicate.done():
+        await look_again()
+    assert (await duplicate).status == 200
+    assert (hasty.calls, await effects(observer)) == (0, 1)
 
 
 async def test_the_table_is_made_once_by_many_at_once(pool: Pool, observer: Connection) -> None:

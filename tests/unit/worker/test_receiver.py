@@ -22,7 +22,7 @@ from wheelsched.core.outcome import Failed, Gone, Outcome, Rejected, Succeeded, 
 from wheelsched.errors import Gone as GoneForGood
 from wheelsched.errors import HandlerTaken, InvalidHandler
 from wheelsched.wire.callback import read_answers
-from wheelsched.worker import MemoryOnce, Reject, RetryLater, Run, Worker, WorkerConfig
+from wheelsched.worker import Reject, RetryLater, Run, Worker, WorkerConfig
 from wheelsched.worker.answer import Answer
 
 
@@ -242,23 +242,6 @@ async def test_an_overtaken_attempt_does_nothing() -> None:
     await send(worker, single(headers={"wheelsched-fencing-token": "8"}))
     answer = await send(worker, single(headers={"wheelsched-fencing-token": "7"}))
     assert (answer.status, seen) == (425, [8])
-
-
-async def test_a_duplicate_of_a_run_at_work_comes_back_later() -> None:
-    worker = make_worker(deduplicate=MemoryOnce(wait_ms=5))
-    begun, end = asyncio.Event(), asyncio.Event()
-
-    @worker.job("report")
-    async def handle(payload: object) -> None:
-        begun.set()
-        await end.wait()
-
-    first = asyncio.create_task(send(worker, single()))
-    await begun.wait()
-    duplicate = await send(worker, single())
-    assert (duplicate.status, duplicate.headers["retry-after"]) == (425, "1")
-    end.set()
-    assert (await first).status == 200
 
 
 @pytest.mark.parametrize(
