@@ -95,6 +95,15 @@ async def test_a_moment_is_kept_to_the_millisecond(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
+    "at", ["NULL", "'infinity'", "'-infinity'", "'10000-01-01'", "'0044-03-15 BC'"]
+)
+async def test_a_moment_that_is_none_is_told_by_its_name(place: Place, at: str) -> None:
+    application = await place.application()
+    with pytest.raises(asyncpg.InvalidParameterValueError, match=r"^at: .* is no moment"):
+        await application.execute(f"SELECT wheelsched.schedule_at('once', {at}, '{URL}')")
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"name": ""}, "name: "),
