@@ -130,6 +130,10 @@ def test_a_role_is_granted_and_what_it_schedules_wrongly_is_shown(stack: Running
     assert names == ["bad"]
     assert "1 that applications scheduled are refused" in stack.run("doctor", *database)
     assert "61" in stack.run("job", "pause", "bad", code=4)
+    file = f"{{name: bad, schedule: '@daily', target: {{url: '{TARGET[1]}'}}}}"
+    said = stack.run("job", "apply", "-f", "-", stdin=file)
+    assert said.startswith("- bad\n    state: refused → nothing\n+ bad\n1 to create, ")
+    assert stack.read("job", "get", "bad")["state"] == "active"
     stack.run("job", "delete", "bad")
     stack.run("tenant", "revoke", "local", "--database-role", "shop", *database)
     stack.run("tenant", "revoke", "local", "--database-role", "shop", *database, code=3)

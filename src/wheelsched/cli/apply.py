@@ -88,7 +88,11 @@ def apply(
             f"{file} names no job, so that --prune would delete every one"
             f"{' with these tags' if tags else ''}; if that is meant, say --allow-empty too"
         )
-    planned = [plan(client, document) for document in _shown_progress(documents, "judging")]
+    planned = [
+        each
+        for document in _shown_progress(documents, "judging")
+        for each in plan(client, document)
+    ]
     if prune:
         planned += plan_pruning(client, {document.name for document in documents}, tags)
     steps = [each.step for each in planned]
@@ -103,21 +107,38 @@ def _shown_progress(items: Sequence[Item], verb: str) -> Iterable[Item]:
     return track(items, verb, console=console, transient=True, disable=is_hidden)
 
 
-def plan(client: SyncClient, document: JobDocument) -> Planned:
+def plan(client: SyncClient, document: JobDocument) -> list[Planned]:
+    """The steps to what a document says, which is judged here."""
     with _noted(f"this is job {quoted(document.name)} of the file; nothing was done"):
         found = next(client.list_jobs(name=document.name), None)
         if found is None:
-            client.preview(document)
-            step = Step(name=document.name, action=Action.CREATE)
-            return Planned(step=step, take=partial(client.create_job, document))
-        different = differences(found, document)
-        if not different:
-            return Planned(step=Step(name=document.name, action=Action.KEEP))
-        _preview_update(client, document, {each.field for each in different})
-        changes = cast("JobChanges", patch_of(found, document))
-        step = Step(name=document.name, action=Action.UPDATE, differences=different)
-        take = partial(client.update_job, found.job_id, changes, version=found.version)
-        return Planned(step=step, take=take)
+            return [_plan_creation(client, document)]
+        if found.state is JobState.REFUSED:  # and so never to be changed
+            refused = Difference(field="state", before=found.state, after=None)
+            return [_plan_deletion(client, found, refused), _plan_creation(client, document)]
+        return [_plan_update(client, found, document)]
+
+
+def _plan_creation(client: SyncClient, document: JobDocument) -> Planned:
+    client.preview(document)
+    step = Step(name=document.name, action=Action.CREATE)
+    return Planned(step=step, take=partial(client.create_job, document))
+
+
+def _plan_deletion(client: SyncClient, job: JobAnswer, *reasons: Difference) -> Planned:
+    step = Step(name=job.name, action=Action.DELETE, differences=list(reasons))
+    return Planned(step=step, take=partial(client.delete_job, job.job_id, version=job.version))
+
+
+def _plan_update(client: SyncClient, found: JobAnswer, document: JobDocument) -> Planned:
+    different = differences(found, document)
+    if not different:
+        return Planned(step=Step(name=document.name, action=Action.KEEP))
+    _preview_update(client, document, {each.field for each in different})
+    changes = cast("JobChanges", patch_of(found, document))
+    step = Step(name=document.name, action=Action.UPDATE, differences=different)
+    take = partial(client.update_job, found.job_id, changes, version=found.version)
+    return Planned(step=step, take=take)
 
 
 def _preview_update(client: SyncClient, document: JobDocument, fields: set[str]) -> None:
@@ -134,10 +155,7 @@ def _preview_update(client: SyncClient, document: JobDocument, fields: set[str])
 def plan_pruning(client: SyncClient, names: set[str], tags: dict[str, str]) -> Iterator[Planned]:
     for job in client.list_jobs(tags=tags):
         if _is_to_go(job, names):
-            yield Planned(
-                step=Step(name=job.name, action=Action.DELETE),
-                take=partial(client.delete_job, job.job_id, version=job.version),
-            )
+            yield _plan_deletion(client, job)
 
 
 def take(planned: list[Planned]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -10,11 +11,14 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from tests.api import Api
 
-from wheelsched.cli.apply import Action, plan, take
+from wheelsched.cli.apply import Action, Planned, plan, take
 from wheelsched.cli.commands import tell
 from wheelsched.cli.manifest import is_same
 from wheelsched.client import SyncClient
-from wheelsched.errors import NameTaken
+from wheelsched.core.model import JobState
+from wheelsched.errors import InvalidRequest, NameTaken
+from wheelsched.ports import Caller, Plan
+from wheelsched.testing import MemoryStore
 from wheelsched.wire.job import JobDocument, TargetDocument
 
 
@@ -29,6 +33,19 @@ def document(name: str, **fields: Any) -> JobDocument:
 
 def raw(tree: Any) -> Raw:
     return Raw(msgspec.json.encode(tree))
+
+
+def actions(planned: list[Planned]) -> list[Action]:
+    return [each.step.action for each in planned]
+
+
+async def refuse(api: Api, written: dict[str, Any]) -> None:
+    """What an application scheduled, and a shard refuses."""
+    assert isinstance(api.stores, MemoryStore)
+    draft = api.stores.application.schedule(Caller(api.tenant_id, "app"), uuid4(), written)
+    (entry,) = await api.shard.plans.list_unplanned(range(256), 9)
+    refused = Plan(number=entry.number, draft=draft, error="/schedule: no")
+    await api.shard.plans.plan(await api.own_all(), [refused])
 
 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"))
@@ -58,8 +75,8 @@ async def test_what_was_applied_is_kept(api: Api) -> None:
         @given(DOCUMENTS, DOCUMENTS)
         def apply(before: JobDocument, after: JobDocument) -> None:
             for each in (before, after):
-                take([plan(client, each)])
-                assert plan(client, each).step.action is Action.KEEP
+                take(plan(client, each))
+                assert actions(plan(client, each)) == [Action.KEEP]
             (job,) = client.list_jobs(name="a")
             for kept, meant in ((job.payload, after.payload), (job.schedule, after.schedule)):
                 assert is_same(msgspec.json.decode(kept), msgspec.json.decode(meant))
@@ -75,8 +92,8 @@ async def test_a_file_that_fails_halfway_says_where(
 
     def apply() -> None:
         with SyncClient(api.url, api.token) as client:
-            planned = [plan(client, document(name)) for name in ("a", "b", "c", "d")]
-            assert {each.step.action for each in planned} == {Action.CREATE}
+            planned = [each for name in "abcd" for each in plan(client, document(name))]
+            assert actions(planned) == [Action.CREATE] * 4
             client.create_job(document("c"))
             take(planned)
 
@@ -86,3 +103,25 @@ async def test_a_file_that_fails_halfway_says_where(
     said = capsys.readouterr().err
     assert "this was at: create 'c'" in said
     assert "done before: create 'a', create 'b'; not done: 2 of 4" in said
+
+
+async def test_a_job_that_was_refused_gives_way(api: Api) -> None:
+    """It cannot be changed, only deleted."""
+    target = {"url": "https://example.org/"}
+    await refuse(api, {"name": "a", "schedule": "61 * * * *", "target": target})
+
+    def apply() -> None:
+        with SyncClient(api.url, api.token) as client:
+            still_bad = document("a", schedule=raw("61 * * * *"))
+            with pytest.raises(InvalidRequest):
+                plan(client, still_bad)
+            planned = plan(client, document("a"))
+            assert actions(planned) == [Action.DELETE, Action.CREATE]
+            (difference,) = planned[0].step.differences
+            assert (difference.field, difference.before) == ("state", JobState.REFUSED)
+            take(planned)
+            assert actions(plan(client, document("a"))) == [Action.KEEP]
+            (job,) = client.list_jobs()
+            assert job.state is JobState.ACTIVE
+
+    await asyncio.to_thread(apply)
