@@ -3,8 +3,6 @@
 import asyncio
 import json
 import re
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -90,6 +88,47 @@ def test_a_backfill_is_counted_first(stack: RunningStack, job: str) -> None:
         *("--since", "2026-01-05T00:00:00Z", "--until", "2026-01-20T00:00:00Z"),
     )
     assert (counted["count"], counted["preview"]) == (3, True)
+    assert stack.read("run", "list", job) == []
+
+
+def test_a_backfill_runs_what_was_due(stack: RunningStack, job: str) -> None:
+    said = stack.run(
+        *("job", "backfill", job),
+        *("--since", "2026-01-05T00:00:00Z", "--until", "2026-01-20T00:00:00Z"),
+    )
+    assert "3 runs are in line" in said
+    runs = stack.read("run", "list", job)
+    assert {each["trigger"] for each in runs} == {"backfill"}
+    assert sorted(each["scheduled_at"] for each in runs) == [
+        f"2026-01-{day}T09:00:00Z" for day in ("05", "12", "19")
+    ]
+
+
+def test_a_run_is_cancelled_and_tried_again_until_it_is_cancelled(stack: RunningStack) -> None:
+    """It waits for an hour between its attempts, and so is live whenever it is asked for."""
+    file = (
+        f"{{name: patient, schedule: '@yearly', target: {{url: '{TARGET[1]}'}}, "
+        "retry: {max_attempts: 20, initial: 1h, max: 1h}}"
+    )
+    stack.run("job", "create", "-f", "-", stdin=file)
+    (run_id,) = stack.read("job", "trigger", "patient")["run_ids"]
+    assert "cancelled, " in stack.run("run", "cancel", run_id)
+    assert stack.read("run", "get", run_id)["state"] == "cancelled"
+    assert stack.read("run", "retry", run_id)["state"] == "retrying"
+    assert "cannot be tried again" in stack.run("run", "retry", run_id, code=4)
+    assert stack.read("run", "cancel", run_id)["run_id"] == run_id
+
+
+def test_a_dead_run_is_tried_once_more(stack: RunningStack, job: str) -> None:
+    stack.run("job", "update", job, "--max-attempts", "1")
+    (run_id,) = stack.read("job", "trigger", job)["run_ids"]
+    while stack.read("run", "get", run_id)["state"] != "dead":
+        pass
+    assert run_id in stack.run("run", "retry", run_id)
+    while (shown := stack.read("run", "get", run_id))["state"] != "dead":
+        pass
+    assert shown["attempt"] == 2
+    assert "has ended" in stack.run("run", "cancel", run_id, code=4)
 
 
 def test_the_shards_are_shown(stack: RunningStack) -> None:
@@ -237,117 +276,6 @@ def test_no_text_of_a_user_is_read_as_markup(stack: RunningStack) -> None:
     name = "[red]<script>alert(1)</script>"
     stack.run("job", "create", name, *WEEKLY)
     assert name in stack.run("job", "list")
-
-
-FILE = """
-- name: applied-one
-  schedule: "0 9 * * 1"
-  timezone: Europe/London
-  target: {url: "http://127.0.0.1:9/one"}
-  timeout: 60s
-  tags: {from: file}
-- name: applied-two
-  schedule: 2027-01-01T09:00:00Z
-  target: {url: "http://127.0.0.1:9/two"}
-  tags: {from: file}
-"""
-
-
-def test_a_file_is_applied_until_nothing_differs(stack: RunningStack, tmp_path: Path) -> None:
-    file = tmp_path / "jobs.yaml"
-    file.write_text(FILE)
-    apply = ("job", "apply", "-f", str(file), "--prune", "--tag", "from=file")
-
-    def actions(*options: str) -> dict[str, str]:
-        steps = stack.read(*apply, *options)["steps"]
-        return {step["name"]: step["action"] for step in steps}
-
-    assert actions("--dry-run") == {"applied-one": "create", "applied-two": "create"}
-    stack.run("job", "get", "applied-one", code=3)
-    assert actions() == {"applied-one": "create", "applied-two": "create"}
-    assert actions() == {"applied-one": "keep", "applied-two": "keep"}
-
-    file.write_text(FILE.replace("60s", "1m"))
-    assert actions() == {"applied-one": "keep", "applied-two": "keep"}
-
-    one = FILE.split("- name: applied-two", maxsplit=1)[0]
-    file.write_text(one.replace("timeout: 60s\n", "payload: {a: 1}\n"))
-    said = stack.run(*apply, "--dry-run")
-    assert "timeout: 1m → 2m" in said
-    assert "- applied-two" in said
-    assert actions() == {"applied-one": "update", "applied-two": "delete"}
-    assert stack.read("job", "get", "applied-one")["timeout"] == "2m"
-    stack.run("job", "get", "applied-two", code=3)
-    assert actions() == {"applied-one": "keep"}
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("- name: a\n  schedule: '@daily'\n  targt: {}\n", "job 'a': /targt"),
-        ("- [", "no YAML"),
-        (FILE + FILE, "there twice"),
-        ("- name: a\n  schedule: '@daily'\n  target: {url: 'http://10.0.0.1/'}", "/target/url"),
-    ],
-)
-def test_a_file_that_cannot_be_is_refused(stack: RunningStack, text: str, says: str) -> None:
-    assert says in stack.run("job", "apply", "-f", "-", "--dry-run", code=2, stdin=text)
-
-
-def written(*jobs: tuple[str, str]) -> str:
-    """A file of jobs that are named, each with something of its own."""
-    return "".join(
-        f"- name: {name}\n  schedule: '@daily'\n  target: {{url: 'http://127.0.0.1:9/'}}\n"
-        f"  tags: {{from: steps}}\n  {own}\n"
-        for name, own in jobs
-    )
-
-
-def names_from_steps(stack: RunningStack) -> set[str]:
-    return {each["name"] for each in stack.read("job", "list", "--tag", "from=steps")}
-
-
-def test_a_file_without_jobs_deletes_nothing_unless_that_is_said(stack: RunningStack) -> None:
-    apply = ("job", "apply", "-f", "-", "--prune", "--tag", "from=steps")
-    stack.run("job", "apply", "-f", "-", stdin=written(("kept", "")))
-    for empty in ("", "# only a comment\n", "[]", "---\n---\n"):
-        for more in ((), ("--dry-run",)):
-            assert "--allow-empty" in stack.run(*apply, *more, code=2, stdin=empty)
-    assert names_from_steps(stack) == {"kept"}
-    stack.run(*apply, "--allow-empty", stdin="")
-    assert names_from_steps(stack) == set()
-
-
-def test_a_file_is_judged_before_anything_is_written(stack: RunningStack) -> None:
-    apply = ("job", "apply", "-f", "-")
-    stack.run(*apply, stdin=written(("old", ""), ("other", "")))
-    for own, says in (
-        ("timeout: 0s", "timeout"),
-        ("timezone: Nowhere/At_All", "/timezone"),
-        ("idempotency_key: always", "/idempotency_key"),
-    ):
-        file = written(("new", ""), ("other", "timeout: 9s"), ("old", own))
-        for more in (("--dry-run",), ()):
-            said = stack.run(*apply, *more, code=2, stdin=file)
-            assert says in said
-            assert "job 'old' of the file; nothing was done" in said
-    assert names_from_steps(stack) == {"old", "other"}
-    assert stack.read("job", "get", "other")["timeout"] == "2m"
-    stack.run(*apply, "--prune", "--tag", "from=steps", "--allow-empty", stdin="")
-
-
-def test_a_one_off_of_the_past_may_still_be_edited(stack: RunningStack) -> None:
-    due = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
-    file = (
-        f"{{name: past, schedule: '{due}', target: {{url: '{TARGET[1]}'}}, "
-        "misfire: {grace: 1ms}, retry: {max_attempts: 1}}"
-    )
-    stack.run("job", "create", "-f", "-", stdin=file)
-    while stack.read("job", "get", "past")["state"] != "finished":
-        pass
-    edited = file.replace("name: past", "name: past, timeout: 9s")
-    assert "~ past" in stack.run("job", "apply", "-f", "-", stdin=edited)
-    assert stack.read("job", "get", "past")["timeout"] == "9s"
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
