@@ -1,6 +1,7 @@
 """`dead`: runs that are out of attempts.
 
-Invariant: what `redrive` puts in line again is what `list` shows for the same options.
+Invariant: with the same options, --limit among them, `redrive` puts in line again what `list`
+shows: the oldest. Where --limit is left away, `redrive` takes more of them than `list` shows.
 """
 
 from typing import Annotated
