@@ -17,6 +17,7 @@ def test_nothing_is_lost_although_a_shard_is_killed() -> None:
     assert shown["one_offs"] == {"expected": 500, "arrived": 500}
     assert shown["recurring"]["arrived"] == shown["recurring"]["expected"] > 0
     assert shown["takeover_ms"] > 0
+    assert shown["took_s"] > shown["takeover_ms"] / 1_000
 
 
 def test_the_hot_second_is_drawn() -> None:

@@ -49,6 +49,7 @@ def evidence(*arrivals: Arrival) -> Evidence:
         since_us=INSTANT_US,
         until_us=INSTANT_US + 2 * SECOND,
         kill=Kill(KILL_US, DEAD),
+        took_us=41_260 * MILLISECOND,
     )
 
 
@@ -105,8 +106,10 @@ def test_the_report_says_what_the_evidence_is() -> None:
     shown = drawing.getvalue()
     assert "2 of 2 one-offs, 2 of 2 recurring runs" in shown
     assert "7.0 s from kill -9" in shown
+    assert "41.3 s from the first process to the last" in shown
     assert "█" in shown
     assert data_of(evidence(*ALL))["lost"] == 0
+    assert data_of(evidence(*ALL))["took_s"] == 41.26
 
 
 def test_records_are_read_as_they_are_written(tmp_path: Path) -> None:

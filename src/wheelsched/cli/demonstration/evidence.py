@@ -28,13 +28,17 @@ class Kill(Struct, frozen=True):
 
 
 class Evidence(Struct, frozen=True, kw_only=True, dict=True):
-    """Everything that was seen. Recurring jobs are counted from `since_us` until `until_us`."""
+    """Everything that was seen. Recurring jobs are counted from `since_us` until `until_us`.
+
+    `took_us` is known when all is over: from the first process of the stack to its last.
+    """
 
     registered: Registered
     arrivals: list[Arrival]
     since_us: int
     until_us: int
     kill: Kill | None = None
+    took_us: int = 0
 
     @cached_property
     def first_arrivals(self) -> dict[tuple[UUID, int], Arrival]:

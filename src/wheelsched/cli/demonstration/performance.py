@@ -52,10 +52,13 @@ class Audience(Protocol):
 def perform(scenario: Scenario, audience: Audience) -> Evidence:
     """Makes it happen, on a throw-away database, and gives what was seen."""
     home = Path(tempfile.mkdtemp(prefix="wheelsched-demo-"))
+    began_ns = SystemClock.now_ns()
     try:
         home.chmod(0o711)  # the account that runs Postgres passes through
         (home / "records").touch(mode=0o600)
-        return asyncio.run(_perform(scenario, audience, home))
+        seen = asyncio.run(_perform(scenario, audience, home))
+        took_us = (SystemClock.now_ns() - began_ns) // 1_000
+        return msgspec.structs.replace(seen, took_us=took_us)
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

@@ -34,6 +34,7 @@ def data_of(evidence: Evidence) -> dict[str, Any]:
         "duplicates_unexplained": evidence.unexplained,
         "done_twice": evidence.done_twice,
         "registered_per_second": round(_rate(evidence)),
+        "took_s": evidence.took_us / SECOND,
         "takeover_ms": None if takeover_us is None else takeover_us / MILLISECOND,
         "lateness_ms": {
             name: {
@@ -81,6 +82,7 @@ def _lines(evidence: Evidence) -> Iterator[tuple[str, Text]]:
     yield "duplicated", Text(_duplicates(evidence))
     if evidence.kill is not None:
         yield "takeover", Text(_takeover(evidence))
+    yield "took", Text(f"{evidence.took_us / SECOND:.1f} s from the first process to the last")
     sharing = f"which shares {os.cpu_count()} processors with all the rest"
     yield "measured", Text(f"at the worker, {sharing}", style="dim")
 
