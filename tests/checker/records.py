@@ -9,7 +9,8 @@ The three logs:
 - `requests`: what clients asked for, and whether they know that it was done. `failed` was not done,
   `unknown` may have been.
 - `arrivals`: what workers received, written before they answered, and what they answered.
-- the tables at the end: `jobs`, `runs`, `partitions`.
+- the tables at the end: `jobs`, `runs`, `partitions`; and `overwritten`, rows of runs as they were
+  before their end, or the token of their claim, was written over.
 
 Beside them, what only the experiment knows: `faults`, the windows in which something was broken on
 purpose, `tenures`, who owned which partition when, and how that ended, and `lives`, when which
@@ -31,6 +32,7 @@ FaultKind = Literal[
     "crash", "freeze", "store", "deaf", "clock", "join", "leave", "down", "stall"
 ]  # a stall is too short to cost anybody a lease: what is late, it explains, and nothing else
 Ending = Literal["released", "left", "taken_over"]
+FINAL = ("succeeded", "dead", "skipped", "cancelled")  # states of runs
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
@@ -209,6 +211,7 @@ class History(Struct, frozen=True, kw_only=True):
     jobs: tuple[JobRow, ...]
     runs: tuple[RunRow, ...]
     partitions: tuple[PartitionRow, ...]
+    overwritten: tuple[RunRow, ...] = ()
     faults: tuple[Fault, ...] = ()
     tenures: tuple[Tenure, ...] = ()
     lives: tuple[Life, ...] = ()

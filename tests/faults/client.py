@@ -89,8 +89,7 @@ class Client:
         answered = await self._send("POST", f"jobs/{self.ids[name]}/trigger", None)
         due_us = None
         if answered.result == "ok":
-            (run_id,) = msgspec.convert(answered.body["run_ids"], list[str])
-            due_us = int(run_id.partition("-")[2])
+            (due_us,) = _due_times(answered.body["run_ids"])
         self._note("trigger", name, answered, due_us=due_us)
 
     async def _send(
@@ -144,12 +143,17 @@ class Client:
                 result=answered.result,
                 definition=definition,
                 due_us=due_us,
+                too_late=_due_times(answered.body.get("too_late", ())),
             )
         )
 
     def _marked(self, definition: Definition) -> Definition:
         self._marks += 1
         return replace(definition, mark=self._marks)
+
+
+def _due_times(run_ids: object) -> tuple[int, ...]:
+    return tuple(int(one.partition("-")[2]) for one in msgspec.convert(run_ids, list[str]))
 
 
 def every_second(url: str, overlap: str = "allow", **fields: object) -> Definition:

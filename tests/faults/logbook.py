@@ -37,7 +37,7 @@ SELECT job_id::text AS job, {US.format("due_at")} AS due_us, tenant_id::text AS 
     state, trigger, attempt, token, shard::text, {US.format("armed_at")} AS armed_at_us,
     {US.format("finished_at")} AS finished_at_us, skip_reason, missed_count,
     {US.format("missed_since")} AS missed_since_us
-FROM wheelsched.runs ORDER BY job_id, due_at
+FROM {{0}} ORDER BY job_id, due_at
 """
 JOBS = f"""
 SELECT job_id::text AS job, name, jobs.tenant_id::text AS tenant, jobs.partition, state, error,
@@ -113,13 +113,14 @@ async def read_history(
             ),
             arrivals=tuple(arrival for one in records for arrival in one.read()),
             jobs=tuple(msgspec.convert(_without(dict(row), "name"), JobRow) for row in jobs),
-            runs=tuple([run async for run in _read_runs(connection)]),
+            runs=tuple([run async for run in _read_runs(connection, "wheelsched.runs")]),
             partitions=tuple(
                 PartitionRow(partition=row["partition"], epoch=row["epoch"])
                 for row in await connection.fetch(
                     "SELECT partition, epoch FROM wheelsched.partitions"
                 )
             ),
+            overwritten=tuple([run async for run in _read_runs(connection, "faults.overwritten")]),
             faults=tuple(logbook.faults),
             tenures=tuple(read_tenures(await connection.fetch(OWNERSHIP))),
             offsets=tuple(logbook.offsets),
@@ -129,10 +130,10 @@ async def read_history(
         await connection.close()
 
 
-async def _read_runs(connection: Connection) -> AsyncIterator[RunRow]:
+async def _read_runs(connection: Connection, table: str) -> AsyncIterator[RunRow]:
     """A page at a time: there may be a million."""
     async with connection.transaction(readonly=True):
-        async for row in connection.cursor(RUNS, prefetch=PAGE):
+        async for row in connection.cursor(RUNS.format(table), prefetch=PAGE):
             yield msgspec.convert(dict(row), RunRow)
 
 

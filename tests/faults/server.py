@@ -62,6 +62,23 @@ CREATE TRIGGER note_end BEFORE DELETE ON wheelsched.shards FOR EACH ROW
 GRANT USAGE ON SCHEMA faults TO PUBLIC;
 """
 
+# Runs as they were, when their end, or the token of their claim, is written over.
+OVERWRITTEN = """
+CREATE TABLE faults.overwritten (LIKE wheelsched.runs);
+CREATE FUNCTION faults.note_run() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = faults, pg_temp
+AS $$
+BEGIN
+    INSERT INTO overwritten SELECT OLD.*;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_run AFTER UPDATE ON wheelsched.runs FOR EACH ROW
+    WHEN (OLD.token <> NEW.token
+        OR OLD.state IN ('succeeded', 'dead', 'skipped', 'cancelled')
+            AND (OLD.state, OLD.finished_at) IS DISTINCT FROM (NEW.state, NEW.finished_at))
+    EXECUTE FUNCTION faults.note_run();
+"""
+
 
 class Server:
     """One Postgres on one directory. `environment` is added to what the server sees."""
@@ -127,6 +144,7 @@ class Server:
             "ARRAY(SELECT current_date + n FROM generate_series(-1, 2) n))"
         )
         await connection.execute(OWNERSHIP)
+        await connection.execute(OVERWRITTEN)
         await connection.close()
 
     async def _launch(self) -> bool:

@@ -18,7 +18,7 @@ from tests.checker.records import (
     Tenure,
 )
 
-from wheelsched.core.model import Draft, Job
+from wheelsched.core.model import Draft, Job, Run
 from wheelsched.core.partition import PARTITIONS, partition_of
 from wheelsched.testing.tables import MemoryTables
 
@@ -35,6 +35,7 @@ class Logbook:
         self.offsets: list[Offset] = []
         self.tenures: list[Tenure] = []
         self.lives: dict[str, Life] = {}  # by the name of the process
+        self.overwritten: list[RunRow] = []
         self._current: dict[int, tuple[int, UUID, int]] = {}
 
     def fault(self, kind: str, from_us: int, until_us: int, process: str | None = None) -> None:
@@ -79,11 +80,12 @@ class Logbook:
             requests=tuple(self.requests),
             arrivals=tuple(self.arrivals),
             jobs=tuple(_jobs(tables)),
-            runs=tuple(_runs(tables)),
+            runs=tuple(run_row(row.run) for row in tables.runs.values()),
             partitions=tuple(
                 PartitionRow(partition=partition, epoch=row.epoch)
                 for partition, row in enumerate(tables.partitions)
             ),
+            overwritten=tuple(self.overwritten),
             faults=tuple(self.faults),
             tenures=tuple(self.tenures),
             lives=tuple(self.lives.values()),
@@ -119,24 +121,21 @@ def _jobs(tables: MemoryTables) -> list[JobRow]:
     ]
 
 
-def _runs(tables: MemoryTables) -> list[RunRow]:
-    return [
-        RunRow(
-            job=str(run.job_id),
-            due_us=run.due_us,
-            tenant=str(run.tenant_id),
-            partition=partition_of(run.job_id),
-            state=run.state.value,
-            trigger=run.trigger.value,
-            attempt=run.attempt,
-            token=run.token,
-            shard=None if run.shard is None else str(run.shard),
-            armed_at_us=run.armed_at_us,
-            finished_at_us=run.finished_at_us,
-            skip_reason=None if run.skip_reason is None else run.skip_reason.value,
-            missed_count=run.missed_count,
-            missed_since_us=run.missed_since_us,
-            backfill_of_us=run.backfill_of_us,
-        )
-        for run in (row.run for row in tables.runs.values())
-    ]
+def run_row(run: Run) -> RunRow:
+    return RunRow(
+        job=str(run.job_id),
+        due_us=run.due_us,
+        tenant=str(run.tenant_id),
+        partition=partition_of(run.job_id),
+        state=run.state.value,
+        trigger=run.trigger.value,
+        attempt=run.attempt,
+        token=run.token,
+        shard=None if run.shard is None else str(run.shard),
+        armed_at_us=run.armed_at_us,
+        finished_at_us=run.finished_at_us,
+        skip_reason=None if run.skip_reason is None else run.skip_reason.value,
+        missed_count=run.missed_count,
+        missed_since_us=run.missed_since_us,
+        backfill_of_us=run.backfill_of_us,
+    )

@@ -12,7 +12,8 @@ from msgspec import Struct
 from tests.checker.records import Offset
 from tests.sim.applications import Applications
 from tests.sim.clients import Clients
-from tests.sim.logbook import Logbook
+from tests.sim.former import watch_runs
+from tests.sim.logbook import Logbook, run_row
 from tests.sim.machine import Machine
 from tests.sim.network import Line, Weather
 from tests.sim.scene import Scene
@@ -62,6 +63,7 @@ class Simulation:
         self._ended: list[asyncio.Task[None]] = []
         self._names = 0
         self._watch_owners()
+        watch_runs(self.tables, lambda run: self.logbook.overwritten.append(run_row(run)))
 
     def source(self, name: str) -> Random:
         return Random(f"{self.seed} {name}")

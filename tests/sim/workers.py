@@ -133,7 +133,7 @@ class Workers:
             finished_at_us=now_us,
             retry_at_us=None if is_ok else now_us + wait_us(RetryPolicy(), 1, self._random),
         )
-        if not is_ok and callback.attempt >= 3:
+        if not is_ok and callback.attempt >= self._attempts_of(callback):
             ending = replace(ending, state=RunState.DEAD, retry_at_us=None)
         try:
             settled = Settled(callback.key, callback.token, ending)
@@ -145,6 +145,11 @@ class Workers:
             reported="ok" if is_ok else "failed",
             reported_us=self._scene.logbook.now_us(),
         )
+
+    def _attempts_of(self, callback: Callback) -> int:
+        """As the API has it: of a job that is gone nothing is tried again."""
+        job = self._scene.store._tables.jobs.get(callback.key.job_id)
+        return 1 if job is None else job.retry.max_attempts
 
 
 def _temper(url: str) -> str:
