@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator
 
-from tests.checker.deliveries import is_unsettled
 from tests.checker.findings import Evidence, Finding
 from tests.checker.oracle import due_times
-from tests.checker.records import RunRow
+from tests.checker.records import FINAL, RunRow
 from tests.checker.story import Story
 from tests.checker.times import SECOND_US
 
-FINAL = ("succeeded", "dead", "skipped", "cancelled")
 RECOVERY_US = 16 * SECOND_US  # from the end of a fault until somebody owns everything again
 WITHDRAWN = ("paused", "edited", "deleted")  # by a change that came before it was sent
 
@@ -74,7 +72,7 @@ def _invented(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator[
     allowed = story.allowed()
     for run in runs:
         is_known = run.trigger != "schedule" or run.due_us in allowed
-        if not is_known and not is_unsettled(evidence, run.due_us):
+        if not is_known:
             if run.state == "skipped" and (
                 run.missed_since_us in allowed
                 or (run.skip_reason in WITHDRAWN and _was_ever_due(story, run.due_us))
@@ -91,7 +89,7 @@ def _was_ever_due(story: Story, due_us: int) -> bool:
 def _counts(story: Story, runs: list[RunRow]) -> Iterator[Finding]:
     """A row that stands for several due times names as many as there are."""
     for run in runs:
-        if run.missed_since_us is None or run.missed_count is None:
+        if run.missed_since_us is None:
             continue
         counts = {
             len(due_times(one.schedule, run.missed_since_us - 1, run.due_us))

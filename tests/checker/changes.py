@@ -1,15 +1,15 @@
 """Promises 8 and 9: changes hold, and what must not overlap does not."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
-from tests.checker.deliveries import is_unsettled, tolerance_us
+from tests.checker.excuses import is_unsettled, tolerance_us, unwritten_by
 from tests.checker.findings import Evidence, Finding
 from tests.checker.records import Arrival, RunRow
-from tests.checker.story import Story
+from tests.checker.story import ENDING, Story
 from tests.checker.times import SECOND_US
 
-WRITTEN_US = SECOND_US  # after its answer, an outcome is in the tables
-LOSING = ("crash", "freeze", "store")  # what may keep it from there
+PAST_US = 10 * SECOND_US  # what was due before that is taken for sent, and not named
 
 
 def check(evidence: Evidence) -> Iterator[Finding]:
@@ -18,6 +18,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
         yield from _unwanted(evidence, story, received)
         yield from _old_self(evidence, story, received)
         yield from _cancelled(evidence, story)
+        yield from _untold(evidence, story, received)
         if all(one.overlap == "skip" for one in story.definitions.values()):
             yield from _overlapping(evidence, story)
 
@@ -43,6 +44,26 @@ def _old_self(evidence: Evidence, story: Story, received: list[Arrival]) -> Iter
             )
 
 
+def _untold(evidence: Evidence, story: Story, received: list[Arrival]) -> Iterator[Finding]:
+    """What a change came too late for, and is first sent after its answer, is named in it."""
+    for request in story.requests:
+        is_stop = request.verb in ENDING or request.is_rescheduled
+        if not is_stop or request.result != "ok" or request.written_us is not None:
+            continue
+        told_us = evidence.times.database_us(request.answered_us)
+        due_after = story.allowed(request.sent_us)
+        for arrival in received:
+            if (
+                arrival.trigger == "schedule"
+                and arrival.at_us > request.answered_us
+                and arrival.due_us > told_us - PAST_US
+                and arrival.due_us not in due_after.union(request.too_late)
+                and arrival is evidence.arrivals[story.job, arrival.due_us][0]
+                and not is_unsettled(evidence, arrival.at_us)
+            ):
+                yield Finding("untold", story.job, arrival.due_us, f"{request.verb}")
+
+
 def _cancelled(evidence: Evidence, story: Story) -> Iterator[Finding]:
     for request in story.requests:
         if request.verb != "cancel" or request.result != "ok" or not request.in_time:
@@ -54,38 +75,45 @@ def _cancelled(evidence: Evidence, story: Story) -> Iterator[Finding]:
 
 
 def _overlapping(evidence: Evidence, story: Story) -> Iterator[Finding]:
-    """No run begins between the first arrival of another and its end in the tables."""
+    """No run begins, or begins again, between an arrival of another and its end in the tables."""
     runs = [
-        (evidence.arrivals[run.job, run.due_us][0], run)
+        (evidence.arrivals[run.job, run.due_us], run)
         for run in evidence.runs_of.get(story.job, [])
-        if (run.job, run.due_us) in evidence.arrivals and run.state != "skipped"
+        if (run.job, run.due_us) in evidence.arrivals
     ]
-    for first, _ in runs:
-        for other, run in runs:
-            if other.at_us >= first.at_us or run.finished_at_us is None:
-                continue
-            if _is_forgotten(evidence, run, first.at_us):
-                continue
-            over_us = run.finished_at_us - evidence.times.database_us(first.at_us)
-            if over_us > tolerance_us(evidence, first.at_us) and not is_unsettled(
-                evidence, first.at_us, over_us
-            ):
-                yield Finding(
-                    "overlapping", story.job, first.due_us, f"{over_us} us with {run.due_us}"
-                )
+    for arrivals, _ in runs:
+        for begun in _begun(arrivals):
+            for others, run in runs:
+                if others is not arrivals and _is_live(evidence, run, others, begun.at_us):
+                    yield Finding("overlapping", story.job, begun.due_us, f"with {run.due_us}")
 
 
-def _is_forgotten(evidence: Evidence, run: RunRow, at_us: int) -> bool:
+def _begun(arrivals: list[Arrival]) -> Iterator[Arrival]:
+    """The first of a run, and those of the same attempt again: nobody knew that it was live."""
+    yield arrivals[0]
+    for earlier, later in pairwise(arrivals):
+        if later.attempt <= earlier.attempt:
+            yield later
+
+
+def _is_live(evidence: Evidence, run: RunRow, arrivals: list[Arrival], at_us: int) -> bool:
+    """Whether a run was sent before, and had no end, or was forgotten by whoever owned it then."""
+    times = evidence.times
+    if arrivals[0].at_us >= at_us or run.finished_at_us is None:
+        return False
+    over_us = run.finished_at_us - times.database_us(at_us)
+    if over_us <= tolerance_us(evidence, at_us) or times.is_stepped(arrivals[0].at_us, at_us):
+        return False
+    return not _is_forgotten(evidence, arrivals, at_us)
+
+
+def _is_forgotten(evidence: Evidence, arrivals: list[Arrival], at_us: int) -> bool:
     """Whether the next owner could not know that a run was sent: its outcome was not written.
 
     It goes out again, and is live from then on.
     """
-    sent = [one for one in evidence.arrivals[run.job, run.due_us] if one.at_us < at_us][-1]
+    sent = [one for one in arrivals if one.at_us < at_us][-1]
     tenure = evidence.tenure_of(sent)
-    if tenure is None or tenure.ended != "taken_over":
+    if tenure is None or tenure.ended != "taken_over" or tenure.until_us is None:
         return False
-    if (until_us := tenure.until_us or at_us) > at_us:
-        return False
-    written_us = min((sent.answered_us or until_us) + WRITTEN_US, until_us)
-    faults = evidence.times.faults(sent.at_us, written_us, LOSING)
-    return any(evidence.concerns(fault, tenure.shard) for fault in faults)
+    return tenure.until_us <= at_us and unwritten_by(evidence, sent, tenure.until_us) is not None

@@ -19,14 +19,15 @@ Independent of the product: it imports nothing of it. `records` says what it rea
 | `phantom`             | a run that succeeded without a worker |
 | `early`               | dispatched before its due time |
 | `duplicated`          | dispatched twice, and no fault explains it |
+| `tried_too_often`     | more attempts than its job allows |
 | `armed_twice`         | two rows, or two claims in one epoch |
 | `token_reused`        | two dispatches with one token |
 | `token_order`         | an older token after a newer one |
 | `key_changed`         | attempts of one run with different keys |
 | `key_shared`          | one key for two runs |
-| `sent_after_end`      | dispatched after its final outcome |
+| `sent_after_end`      | dispatched after its final outcome, though another is written by now |
 | `skipped_and_sent`    | recorded as skipped, and dispatched |
-| `stale_write`         | an outcome that is not that of the latest attempt |
+| `stale_write`         | an outcome that is not that of the latest attempt, or over a final one |
 | `two_owners`          | two owners of a partition in one epoch |
 | `epoch_order`         | an epoch that did not grow |
 | `wrong_epoch`         | a token of an epoch that was not, or not yet |
@@ -35,12 +36,13 @@ Independent of the product: it imports nothing of it. `records` says what it rea
 | `sent_after_takeover` | dispatched by a shard that had been taken over |
 | `fired_while_paused`  | fired though paused, deleted or rescheduled a second before |
 | `fired_while_cancelled` | fired though a cancel was in time |
+| `untold`              | fired after the answer to a change that did not say so |
 | `old_self`            | fired as it was before an edit of a second before |
 | `overlapping`         | two live runs under `overlap=skip` |
 | `cross_tenant`        | a run at another tenant's worker, or in its name |
 | `late`, `too_late`    | without a fault, and for longer than a fault explains |
 | `slow_takeover`       | a job of a killed shard that fired no earlier than 15 s later |
-| `mislabelled`         | by its time it is another run than it says |
+| `mislabelled`         | by its time it is another run than it says, and not merely late |
 """
 
 from tests.checker import (

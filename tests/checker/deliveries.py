@@ -3,51 +3,38 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+from tests.checker.excuses import TOLERANCE_US, is_unsettled, tolerance_us, unwritten_by
 from tests.checker.findings import Evidence, Finding, Report
-from tests.checker.records import Arrival, RunRow
+from tests.checker.records import FINAL, Arrival, RunRow
+from tests.checker.story import Story
 from tests.checker.times import SECOND_US
 
-TOLERANCE_US = 15_000  # of the clock, and of a round trip
-UNSETTLED_US = 30 * SECOND_US  # after a step of the clock nobody can be held to the microsecond
-EXPLAINS_US = 15 * SECOND_US  # how long after a fault a duplicate may have been caused by it
-DRAIN_US = 29 * SECOND_US  # a shard that leaves finishes what it has sent, within bounds
+WITHDRAWN = ("paused", "edited")  # before it was sent; when it is due after all, another is
+SLACK_US = SECOND_US  # a timeout counts from when it was sent, which nobody here has seen
 
 
 def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
     for (job, due_us), arrivals in evidence.arrivals.items():
         run = evidence.runs.get((job, due_us))
-        if run is None:
-            yield Finding("unrecorded", job, due_us, "no row")
+        if run is None or job not in evidence.stories:
+            yield Finding("unrecorded", job, due_us, "no row, or nobody has asked for its job")
             continue
         yield from _early(evidence, arrivals)
         yield from _twice(evidence, report, arrivals)
         yield from _order(arrivals)
+        yield from _too_often(evidence, arrivals)
         yield from _after_the_end(evidence, run, arrivals)
         yield from _outcome(evidence, run, arrivals)
+    yield from _rewritten(evidence)
     yield from _keys(evidence)
     for run in evidence.history.runs:
         if run.state == "succeeded" and (run.job, run.due_us) not in evidence.arrivals:
             yield Finding("phantom", run.job, run.due_us, "succeeded, and nobody received it")
 
 
-def tolerance_us(evidence: Evidence, at_us: int) -> int:
-    """How exact a shard's clock has to be: as exact as it says that it is."""
-    return TOLERANCE_US + evidence.times.error_us(at_us)
-
-
-def is_unsettled(evidence: Evidence, at_us: int, for_us: int = 0) -> bool:
-    """Whether the clock is moved about then, or a fault kept a shard from noticing."""
-    if evidence.times.is_steady:
-        return False
-    since_us = at_us - UNSETTLED_US
-    for fault in evidence.times.faults(since_us, at_us, ("store", "freeze")):
-        since_us = min(since_us, fault.from_us - UNSETTLED_US)
-    return evidence.times.is_stepped(since_us, at_us + for_us + UNSETTLED_US)
-
-
 def _early(evidence: Evidence, arrivals: list[Arrival]) -> Iterator[Finding]:
     for arrival in arrivals:
-        early_us = arrival.due_us - evidence.times.database_us(arrival.at_us)
+        early_us = evidence.times.instants_us(arrival.due_us)[0] - arrival.at_us
         if early_us > tolerance_us(evidence, arrival.at_us) and not is_unsettled(
             evidence, arrival.at_us
         ):
@@ -56,51 +43,47 @@ def _early(evidence: Evidence, arrivals: list[Arrival]) -> Iterator[Finding]:
 
 def _twice(evidence: Evidence, report: Report, arrivals: list[Arrival]) -> Iterator[Finding]:
     for earlier, later in pairwise(arrivals):
-        if later.attempt > earlier.attempt and _has_failed(evidence, earlier, later):
+        story = evidence.stories[later.job]
+        if later.attempt > earlier.attempt and has_failed(story, earlier, later.at_us):
             continue
         if earlier.token == later.token:
             yield Finding("token_reused", later.job, later.due_us, f"{later.token}")
         is_armed_twice = (
             earlier.attempt == later.attempt and earlier.token >> 32 == later.token >> 32
         )
-        explained = _explained(evidence, earlier, later.at_us)
-        if explained is None:
+        fault = unwritten_by(evidence, earlier, later.at_us)
+        if fault is None:
             name = "armed_twice" if is_armed_twice else "duplicated"
             yield Finding(name, later.job, later.due_us, f"{earlier} {later}")
         else:
-            report.duplicates[explained] += 1
+            report.duplicates[fault.kind] += 1
 
 
-def _explained(evidence: Evidence, earlier: Arrival, until_us: int) -> str | None:
-    """The fault that may have made a run arrive twice: of everybody, or of who had sent it."""
-    tenure = evidence.tenure_of(earlier)
-    for fault in evidence.times.faults(earlier.at_us - EXPLAINS_US, until_us):
-        if tenure is not None and not evidence.concerns(fault, tenure.shard):
-            continue
-        if fault.kind in ("crash", "freeze", "store"):
-            return fault.kind
-        if fault.kind == "leave" and fault.until_us - fault.from_us >= DRAIN_US:
-            return fault.kind
-    return None
-
-
-def _has_failed(evidence: Evidence, arrival: Arrival, later: Arrival) -> bool:
-    """Whether another attempt was called for."""
-    story = evidence.stories[arrival.job]
+def has_failed(story: Story, arrival: Arrival, at_us: int) -> bool:
+    """Whether an attempt had failed by an instant, in a way that another may mend."""
     timeout_us = min(one.timeout_us for one in story.definitions.values())
-    took_us = (arrival.answered_us or later.at_us) - arrival.at_us
+    answered_us = arrival.answered_us or at_us
     match arrival.answer:
         case "failed":
             return True
-        case "none":  # counted from when it was sent, which nobody here has seen
-            return took_us >= timeout_us - SECOND_US
+        case "none":
+            return answered_us - arrival.at_us >= timeout_us - SLACK_US
         case "ok":
-            return took_us >= timeout_us - TOLERANCE_US
-        case "accepted":
-            heard_us = arrival.reported_us or later.at_us
-            return arrival.reported != "ok" or heard_us - arrival.at_us >= timeout_us
+            return answered_us - arrival.at_us >= timeout_us - TOLERANCE_US
+        case "accepted" if arrival.reported == "failed":
+            return True
+        case "accepted":  # silent for so long, since its answer or later
+            return (arrival.reported_us or at_us) - answered_us >= timeout_us - TOLERANCE_US
         case "rejected" | "gone":
             return False
+
+
+def _too_often(evidence: Evidence, arrivals: list[Arrival]) -> Iterator[Finding]:
+    job, due_us = arrivals[0].job, arrivals[0].due_us
+    definitions = evidence.stories[job].definitions.values()
+    most = max((one.max_attempts for one in definitions), default=0)
+    if (attempt := max(arrival.attempt for arrival in arrivals)) > most:
+        yield Finding("tried_too_often", job, due_us, f"{attempt} of {most}")
 
 
 def _order(arrivals: list[Arrival]) -> Iterator[Finding]:
@@ -112,21 +95,44 @@ def _order(arrivals: list[Arrival]) -> Iterator[Finding]:
 
 
 def _after_the_end(evidence: Evidence, run: RunRow, arrivals: list[Arrival]) -> Iterator[Finding]:
-    if run.finished_at_us is None or run.state == "cancelled":
-        return
-    for arrival in arrivals:
-        late_us = evidence.times.database_us(arrival.at_us) - run.finished_at_us
-        if late_us > tolerance_us(evidence, arrival.at_us) and not is_unsettled(
-            evidence, arrival.at_us
-        ):
-            yield Finding("sent_after_end", run.job, run.due_us, f"{late_us} us after {run.state}")
+    """Nothing is sent after an end, be it in the table or have been there."""
+    ends = [run, *evidence.overwritten.get((run.job, run.due_us), ())]
+    for end in ends:
+        if end.finished_at_us is None or _may_follow(evidence, end):
+            continue
+        for arrival in arrivals:
+            late_us = arrival.at_us - evidence.times.instant_us(end.finished_at_us)
+            if late_us > tolerance_us(evidence, arrival.at_us) and not is_unsettled(
+                evidence, arrival.at_us
+            ):
+                detail = f"{late_us} us after {end.state}"
+                yield Finding("sent_after_end", run.job, run.due_us, detail)
+
+
+def _may_follow(evidence: Evidence, end: RunRow) -> bool:
+    """Whether an end is one after which an attempt may be sent all the same."""
+    if end.state == "skipped" and end.skip_reason in WITHDRAWN:
+        return end is not evidence.runs[end.job, end.due_us]  # it gave way
+    return any(
+        request.verb == "cancel" and request.due_us == end.due_us and not request.in_time
+        for request in evidence.stories[end.job].requests
+        if end.state == "cancelled" and request.result != "failed"
+    )
+
+
+def _rewritten(evidence: Evidence) -> Iterator[Finding]:
+    """An end stays, unless it was no more than a withdrawal."""
+    for run in evidence.history.overwritten:
+        is_withdrawn = run.state == "skipped" and run.skip_reason in WITHDRAWN
+        if run.state in FINAL and not is_withdrawn:
+            yield Finding("stale_write", run.job, run.due_us, f"over {run.state}")
 
 
 def _outcome(evidence: Evidence, run: RunRow, arrivals: list[Arrival]) -> Iterator[Finding]:
     """The outcome in the table is that of the attempt whose token is there."""
-    last = arrivals[-1]
-    until_us = (last.answered_us or last.at_us) + EXPLAINS_US
-    if run.state == "skipped" and not _explained(evidence, arrivals[0], until_us):
+    if run.state == "skipped" and not all(
+        unwritten_by(evidence, arrival, evidence.history.ended_us) for arrival in arrivals
+    ):
         yield Finding("skipped_and_sent", run.job, run.due_us, f"{run.skip_reason}")
     if run.state not in ("succeeded", "dead"):
         return
@@ -139,7 +145,7 @@ def _outcome(evidence: Evidence, run: RunRow, arrivals: list[Arrival]) -> Iterat
     for arrival in latest:
         heard_us = arrival.reported_us or arrival.answered_us
         if heard_us is not None and not is_unsettled(evidence, heard_us):
-            before_us = evidence.times.database_us(heard_us) - run.finished_at_us
+            before_us = heard_us - evidence.times.instant_us(run.finished_at_us)
             if before_us > tolerance_us(evidence, heard_us):
                 yield Finding("stale_write", run.job, run.due_us, f"{before_us} us before it ended")
 

@@ -1,11 +1,15 @@
 """What the checker has found: broken promises, and figures."""
 
+from bisect import bisect_left
 from collections import Counter
+from functools import cached_property
 
 from msgspec import Struct, field
 from tests.checker.records import Arrival, Fault, History, RunRow, Tenure
 from tests.checker.story import Story, read_stories
-from tests.checker.times import Times
+from tests.checker.times import SECOND_US, Times
+
+ABOUT_US = 2 * SECOND_US
 
 
 class Finding(Struct, frozen=True, order=True):
@@ -47,6 +51,9 @@ class Evidence:
         self.runs_of: dict[str, list[RunRow]] = {}
         for run in history.runs:
             self.runs_of.setdefault(run.job, []).append(run)
+        self.overwritten: dict[tuple[str, int], list[RunRow]] = {}
+        for run in history.overwritten:
+            self.overwritten.setdefault((run.job, run.due_us), []).append(run)
         self.arrivals: dict[tuple[str, int], list[Arrival]] = {}
         for arrival in sorted(history.arrivals, key=lambda arrival: arrival.at_us):
             self.arrivals.setdefault((arrival.job, arrival.due_us), []).append(arrival)
@@ -69,6 +76,25 @@ class Evidence:
             if tenure.epoch == arrival.token >> 32
         )
         return next(of_epoch, None)
+
+    def lag_us(self, shard: str, answered_us: int) -> int:
+        """How long a shard took at most to write what was answered about then: it had a backlog."""
+        told = self._lags.get(shard, [])
+        first = bisect_left(told, (answered_us - ABOUT_US, 0))
+        last = bisect_left(told, (answered_us + ABOUT_US, 0))
+        return max((lag_us for _, lag_us in told[first:last]), default=0)
+
+    @cached_property
+    def _lags(self) -> dict[str, list[tuple[int, int]]]:
+        lags: dict[str, list[tuple[int, int]]] = {}
+        for key, run in self.runs.items():
+            for arrival in self.arrivals.get(key, ()):
+                if run.state != "succeeded" or run.finished_at_us is None or run.shard is None:
+                    continue
+                if arrival.token == run.token and arrival.answered_us and not arrival.reported:
+                    lag_us = self.times.instant_us(run.finished_at_us) - arrival.answered_us
+                    lags.setdefault(run.shard, []).append((arrival.answered_us, lag_us))
+        return {shard: sorted(told) for shard, told in lags.items()}
 
     def concerns(self, fault: Fault, shard: str) -> bool:
         """Whether a fault was everybody's, or of the process that had a lease under that name."""

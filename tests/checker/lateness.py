@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from tests.checker.deliveries import tolerance_us
+from tests.checker.excuses import tolerance_us
 from tests.checker.findings import Evidence, Finding, Report
 from tests.checker.records import Arrival
 from tests.checker.story import Story, Window
@@ -12,6 +12,7 @@ from tests.checker.times import SECOND_US
 PROMPT_US = SECOND_US + 100_000  # a hand-over takes a second at most
 RECOVERY_US = 16 * SECOND_US  # from the end of a fault to the first fire
 SLOW_US = 100_000
+ON_THE_DOT_US = 50_000
 WARM_UP_US = 3 * SECOND_US
 HARMFUL = ("crash", "freeze", "store", "clock", "deaf", "down", "stall")
 
@@ -21,12 +22,11 @@ def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
         if is_hindered(evidence, story):
             continue
         expected = story.expected()
-        due = sorted(expected)
         for due_us, window in expected.items():
             arrivals = evidence.arrivals.get((story.job, due_us))
             if arrivals:
                 yield from _late(evidence, report, arrivals[0], window)
-                yield from _mislabelled(evidence, arrivals[0], window, due)
+        yield from _mislabelled(evidence, story, expected)
 
 
 def is_hindered(evidence: Evidence, story: Story) -> bool:
@@ -57,18 +57,37 @@ def _late(
 
 
 def _mislabelled(
-    evidence: Evidence, arrival: Arrival, window: Window, due: list[int]
+    evidence: Evidence, story: Story, expected: dict[int, Window]
 ) -> Iterator[Finding]:
-    """By its time alone, an arrival in quiet times is that of the last due time before it."""
-    times = evidence.times
-    quiet_since_us = arrival.at_us - RECOVERY_US - 10 * SECOND_US
-    if window.definition.schedule.jitter_us or times.faults(quiet_since_us, arrival.at_us):
-        return
-    if arrival.at_us < evidence.history.started_us + WARM_UP_US:
-        return
-    if times.instant_us(arrival.due_us, arrival.at_us) < window.known_us + SECOND_US:
-        return  # it may have been armed as its job was before
-    latest_us = times.database_us(arrival.at_us) + tolerance_us(evidence, arrival.at_us)
+    """By time alone, what arrives on the dot of a due time in quiet times is that of this one.
+
+    Whatever it says; unless that one is there on the dot itself: then the other is merely late.
+    """
+    due = sorted(expected)
+    on_the_dot: dict[int, set[int]] = {}
+    for arrival in evidence.arrivals_of.get(story.job, ()):
+        due_us = _blind(evidence, arrival, due)
+        if due_us is not None and _is_quiet(evidence, arrival.at_us, due_us, expected[due_us]):
+            on_the_dot.setdefault(due_us, set()).add(arrival.due_us)
+    for due_us, said in on_the_dot.items():
+        if due_us not in said:
+            yield Finding("mislabelled", story.job, due_us, f"says {said}")
+
+
+def _blind(evidence: Evidence, arrival: Arrival, due: list[int]) -> int | None:
+    """The due time on whose dot something scheduled arrives."""
+    latest_us = evidence.times.database_us(arrival.at_us) + tolerance_us(evidence, arrival.at_us)
     place = bisect_right(due, latest_us)
-    if place and due[place - 1] != arrival.due_us:
-        yield Finding("mislabelled", arrival.job, arrival.due_us, f"{due[place - 1]}")
+    if arrival.trigger != "schedule" or not place or latest_us - due[place - 1] > ON_THE_DOT_US:
+        return None
+    return due[place - 1]
+
+
+def _is_quiet(evidence: Evidence, at_us: int, due_us: int, window: Window) -> bool:
+    quiet_since_us = at_us - RECOVERY_US - 10 * SECOND_US
+    if window.definition.schedule.jitter_us or evidence.times.faults(quiet_since_us, at_us):
+        return False
+    if at_us < evidence.history.started_us + WARM_UP_US:
+        return False
+    # Until then it may have been armed as its job was before.
+    return evidence.times.instant_us(due_us, at_us) >= window.known_us + SECOND_US

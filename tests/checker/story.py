@@ -56,11 +56,12 @@ class Story:
             for due_us in self._due(window, self._times.database_us(window.until_us))
         }
 
-    def allowed(self) -> set[int]:
-        """The due times that may have been."""
+    def allowed(self, since_us: int = 0) -> set[int]:
+        """The due times that may have been, by what was asked for since then."""
         return {
             due_us
             for window in self.possible
+            if window.from_us >= since_us
             for due_us in self._due(window, self._latest_us(window))
         }
 

@@ -7,7 +7,7 @@ another shard is killed meanwhile, what was to be its share waits from then on.
 
 from collections.abc import Iterator
 
-from tests.checker.deliveries import is_unsettled
+from tests.checker.excuses import is_unsettled
 from tests.checker.findings import Evidence, Finding, Report
 from tests.checker.lateness import is_hindered
 from tests.checker.records import Arrival, Life, Tenure

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.checker.deliveries import TOLERANCE_US, is_unsettled
+from tests.checker.excuses import TOLERANCE_US
 from tests.checker.findings import Evidence, Finding
 from tests.checker.records import Tenure
 
@@ -47,26 +47,25 @@ def _sent(evidence: Evidence, tenures: dict[tuple[int, int], Tenure]) -> Iterato
 
 
 def _armed(evidence: Evidence, tenures: dict[tuple[int, int], Tenure]) -> Iterator[Finding]:
-    for run in evidence.history.runs:
+    """Whoever claims a run owns its partition, by the token of the claim and at its instant."""
+    for run in (*evidence.history.overwritten, *evidence.history.runs):
         if run.token is None or run.armed_at_us is None:
             continue
-        if _is_ownerless(evidence, run.partition, run.armed_at_us):
+        instants_us = evidence.times.instants_us(run.armed_at_us)
+        if not any(_is_owned(evidence, run.partition, at_us) for at_us in instants_us):
             yield Finding("armed_after_tenure", run.job, run.due_us, "while nobody owned it")
         tenure = tenures.get((run.partition, run.token >> 32))
         if tenure is None or run.shard not in (tenure.shard, None):
             yield Finding("wrong_owner", run.job, run.due_us, f"{run.token >> 32} {run.shard}")
-        elif tenure.until_us is not None and not is_unsettled(evidence, tenure.until_us):
-            late_us = run.armed_at_us - evidence.times.database_us(tenure.until_us)
-            if late_us > TOLERANCE_US and not is_unsettled(evidence, tenure.until_us + late_us):
+        elif tenure.until_us is not None:
+            late_us = min(instants_us) - tenure.until_us
+            if late_us > TOLERANCE_US:
                 yield Finding("armed_after_tenure", run.job, run.due_us, f"{late_us} us")
 
 
-def _is_ownerless(evidence: Evidence, partition: int, armed_at_us: int) -> bool:
-    """Whether a partition had no owner then; a takeover and a claim are ordered by the database."""
-    at_us = evidence.times.instant_us(armed_at_us)
-    if is_unsettled(evidence, at_us):
-        return False
-    return not any(
+def _is_owned(evidence: Evidence, partition: int, at_us: int) -> bool:
+    """Whether a partition had an owner; a takeover and a claim are ordered by the database."""
+    return any(
         tenure.from_us <= at_us <= (tenure.until_us or at_us)
         for tenure in evidence.tenures_of.get(partition, ())
     )

@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from operator import sub
 
 from tests.checker.records import ClockError, Fault, History
 
@@ -12,13 +13,15 @@ BELIEVED_US = 3_500_000  # half of a lease: whoever waits longer for an answer o
 
 CALM_US = 100_000  # on one machine, and without a fault, no answer takes as long as twice that
 SAMPLES_US = 60 * SECOND_US  # how long a shard keeps what it has measured
+SLEWED_US = 100_000  # a step that is no larger is made good by and by: one part in 200
+SLEWING_US = 25 * SECOND_US  # how long that takes, from the step on
 
 
 class Times:
     """The database's clock against the reference."""
 
     def __init__(self, history: History) -> None:
-        self._from_us = [offset.from_us for offset in history.offsets]
+        self.steps_us = [offset.from_us for offset in history.offsets]
         self._offsets_us = [offset.offset_us for offset in history.offsets]
         faults = sorted((*history.faults, *_down(history)), key=lambda fault: fault.from_us)
         self._faults = faults
@@ -28,26 +31,28 @@ class Times:
 
     def database_us(self, at_us: int) -> int:
         """The database's time at an instant of the reference."""
-        place = bisect_right(self._from_us, at_us)
+        place = bisect_right(self.steps_us, at_us)
         return at_us + (self._offsets_us[place - 1] if place else 0)
 
     def instant_us(self, database_us: int, by_us: int | None = None) -> int:
-        """The last instant, not after `by_us`, at which the database's clock came to a time.
+        """The last instant, not after `by_us`, at which the database's clock came to a time."""
+        instants_us = self.instants_us(database_us)
+        known_us = [at_us for at_us in instants_us if by_us is None or at_us <= by_us]
+        return known_us[-1] if known_us else instants_us[0]
 
-        It came to one that it jumped over when it jumped.
-        """
-        found = None
-        starts = [-(1 << 62), *self._from_us]
+    def instants_us(self, database_us: int) -> list[int]:
+        """All instants at which the database's clock came to a time, or jumped over it."""
+        found = []
+        starts = [-(1 << 62), *self.steps_us, 1 << 62]
         offsets = [0, *self._offsets_us]
-        for place, (start_us, offset_us) in enumerate(zip(starts, offsets, strict=True)):
-            end_us = starts[place + 1] if place + 1 < len(starts) else 1 << 62
+        for place, offset_us in enumerate(offsets):
+            start_us, end_us = starts[place : place + 2]
             instant_us = database_us - offset_us
             if place and instant_us < start_us <= database_us - offsets[place - 1]:
                 instant_us = start_us  # jumped over
-            is_there = start_us <= instant_us < end_us
-            if is_there and (found is None or by_us is None or instant_us <= by_us):
-                found = instant_us
-        return database_us - offsets[-1] if found is None else found
+            if start_us <= instant_us < end_us:
+                found.append(instant_us)
+        return found or [database_us - offsets[-1]]
 
     def error_us(self, at_us: int) -> int:
         """The most that a shard said about then that its clock might be off, as far as believed."""
@@ -57,14 +62,19 @@ class Times:
             return said_us
         return min(said_us, BELIEVED_US) if self.faults(at_us - SAMPLES_US, at_us) else CALM_US
 
-    @property
-    def is_steady(self) -> bool:
-        """Whether the clock was never set."""
-        return not self._from_us
+    def slewed_us(self, at_us: int) -> int:
+        """How far off a shard may be because it makes small steps good by and by."""
+        befores_us = (0, *self._offsets_us)
+        sizes_us = map(sub, self._offsets_us, befores_us)
+        return sum(
+            abs(size_us)
+            for from_us, size_us in zip(self.steps_us, sizes_us, strict=False)
+            if abs(size_us) <= SLEWED_US and from_us <= at_us <= from_us + SLEWING_US
+        )
 
     def is_stepped(self, from_us: int, until_us: int) -> bool:
         """Whether the clock was set to another time between two instants."""
-        return any(from_us <= at_us <= until_us for at_us in self._from_us)
+        return any(from_us <= at_us <= until_us for at_us in self.steps_us)
 
     def faults(self, from_us: int, until_us: int, kinds: tuple[str, ...] = ()) -> list[Fault]:
         """What was broken at some time between two instants."""

@@ -12,7 +12,7 @@ from tests.checker.check import check
 from tests.checker.records import Fault, History
 
 SECOND_US = 1_000_000
-ABOUT_TIME = ("late", "too_late", "mislabelled")
+ABOUT_TIME = ("late", "too_late")
 TAKEOVER_P99_US = 8 * SECOND_US
 TAKEOVER_MAX_US = 15 * SECOND_US
 RETURN_US = 3 * SECOND_US

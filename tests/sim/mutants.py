@@ -323,8 +323,8 @@ def clock_read_once(_: Simulation) -> Iterator[None]:
         yield
 
 
-@mutant("mislabelled", faults=("join",))
-def sent_when_the_next_is_due(_: Simulation) -> Iterator[None]:
+@mutant("late", faults=("join",))
+def sent_late(_: Simulation) -> Iterator[None]:
     prepare = Preparation._prepare
 
     def prepare_late(self: Preparation, job: Any, run: Run, token: int, fire_at_us: int) -> Any:
