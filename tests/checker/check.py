@@ -10,6 +10,7 @@ Independent of the product: it imports nothing of it. `records` says what it rea
 | `uncommitted`         | a job that is there, though its client was told that it is not |
 | `unplanned`           | a job that no shard has planned, long after everything was healed |
 | `misjudged`           | a job that was refused and should not have been, or the other way round |
+| `groundless`          | skipped, cancelled or dead, for a reason that was not there |
 | `invented`            | a run for a time at which its job was not due |
 | `requested_twice`     | more runs by hand, or of a backfill, than were asked for |
 | `misfilled`           | a backfill of other due times than there were |
@@ -50,6 +51,7 @@ from tests.checker import (
     changes,
     deliveries,
     existence,
+    grounds,
     lateness,
     requested,
     takeovers,
@@ -64,6 +66,7 @@ def check(history: History) -> Report:
     evidence = Evidence(history)
     report = Report(runs=len(history.runs))
     report.findings += accounts.check(evidence)
+    report.findings += grounds.check(evidence)
     report.findings += existence.check(evidence)
     report.findings += requested.check(evidence)
     report.findings += deliveries.check(evidence, report)

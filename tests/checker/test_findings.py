@@ -102,6 +102,9 @@ CASES: dict[str, Callable[[History], History]] = {
     ),
     "unplanned": lambda history: changed_job(history, state="unplanned", next_due_us=None),
     "misjudged": lambda history: changed_job(history, state="refused", error="wrong"),
+    "groundless": lambda history: changed_run(
+        without(history, 30, arrival_only=True), 30, state="dead"
+    ),
     "invented": lambda history: and_also(history, run(33), arrival(33)),
     "miscounted": lambda history: changed_run(
         without(history, 30, arrival_only=True),

@@ -1,7 +1,8 @@
 """The checker against a product that is broken: each mutant has to be caught, and by its name."""
 
 import pytest
-import tests.sim.mutants_of_drafts  # noqa: F401 - adds its own
+import tests.sim.mutants_of_drafts
+import tests.sim.mutants_of_ends  # noqa: F401 - each adds its own
 from tests.sim.mutants import MUTANTS, SLOW_CLAIMS, Mutant
 from tests.sim.seeds import judge_mutant
 

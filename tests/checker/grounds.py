@@ -1,0 +1,180 @@
+"""Why a run was not sent, or not to its end: each reason in the tables has its ground.
+
+A reason is what the product says of itself. What it has to rest on is in the other logs: a request,
+another run of the job, how late it was, or what a worker answered.
+"""
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+from tests.checker.deliveries import has_failed
+from tests.checker.excuses import WRITTEN_US, is_doubtful, tolerance_us, whole_since
+from tests.checker.findings import Evidence, Finding
+from tests.checker.records import FINAL, Request, RunRow, Verb
+from tests.checker.story import Story
+
+MISFIRES = {"misfire_skip": "skip", "superseded": "once", "max_missed": "all"}  # by policy
+QUEUE = 1_000  # runs of a job that wait for their turn
+HIDING = ("crash", "freeze", "store", "deaf", "stall")  # what keeps a shard from hearing of an end
+
+
+class Case(Struct, frozen=True):
+    """A run that has ended without a success, and what is known around it."""
+
+    evidence: Evidence
+    story: Story
+    run: RunRow
+    ended_us: int  # by the database's clock
+    at_us: int  # by the reference
+    others: list[RunRow]
+    tolerance_us: int
+
+
+def check(evidence: Evidence) -> Iterator[Finding]:
+    for story in evidence.stories.values():
+        runs = evidence.runs_of.get(story.job, [])
+        for run in runs:
+            if (
+                run.state in FINAL
+                and run.state != "succeeded"
+                and not _is_grounded(evidence, story, run, runs)
+            ):
+                yield Finding("groundless", run.job, run.due_us, f"{run.state} {run.skip_reason}")
+
+
+def _is_grounded(evidence: Evidence, story: Story, run: RunRow, runs: list[RunRow]) -> bool:
+    ground = GROUNDS.get(run.skip_reason if run.state == "skipped" else run.state)
+    if ground is None or run.finished_at_us is None:
+        return False
+    at_us = evidence.times.instant_us(run.finished_at_us)
+    case = Case(
+        evidence,
+        story,
+        run,
+        run.finished_at_us,
+        at_us,
+        [other for other in runs if other is not run],
+        tolerance_us(evidence, at_us),
+    )
+    return ground(case) or is_doubtful(evidence, run.finished_at_us)
+
+
+def _is_overlap(case: Case) -> bool:
+    is_skip = any(one.overlap == "skip" for one in case.story.definitions.values())
+    return is_skip and bool(_unfinished(case))
+
+
+def _is_full(case: Case) -> bool:
+    return len(_unfinished(case)) >= QUEUE
+
+
+def _unfinished(case: Case) -> list[RunRow]:
+    """The other runs that were due by then, and of whose end a shard may not have known."""
+    times = case.evidence.times
+    return [
+        other
+        for other in case.others
+        if (other.state != "skipped" or (other.job, other.due_us) in case.evidence.arrivals)
+        and times.instants_us(other.due_us)[0] <= case.at_us + case.tolerance_us
+        and (
+            other.finished_at_us is None
+            or case.at_us <= _known_us(case.evidence, times.instant_us(other.finished_at_us))
+        )
+    ]
+
+
+def _known_us(evidence: Evidence, ended_us: int) -> int:
+    return whole_since(evidence, ended_us, WRITTEN_US, HIDING)
+
+
+def _is_misfire(case: Case) -> bool:
+    """Past its grace, by a policy that leaves it out; and those that were to fire for it are."""
+    late_us = case.ended_us - case.run.due_us + case.tolerance_us
+    later = sum(case.run.due_us < other.due_us <= case.ended_us for other in case.others)
+    policy = MISFIRES[case.run.skip_reason or ""]
+    return any(
+        one.misfire == policy
+        and late_us >= one.grace_us
+        and later >= {"skip": 0, "once": 1, "all": one.max_missed}[policy]
+        for one in case.story.definitions.values()
+    )
+
+
+def _is_past_window(case: Case) -> bool:
+    late_us = case.ended_us - case.run.due_us + case.tolerance_us
+    return any(late_us >= one.window_us for one in case.story.definitions.values())
+
+
+def _is_paused(case: Case) -> bool:
+    """By a client, or by a worker that wants no more."""
+    is_gone = any(
+        arrival.answer == "gone" and arrival.at_us <= case.at_us + case.tolerance_us
+        for arrival in case.evidence.arrivals_of.get(case.run.job, ())
+    )
+    is_told = bool(_asked(case, "pause")) and _is_under_way(case, "pause", "resume")
+    return is_gone or is_told
+
+
+def _is_edited(case: Case) -> bool:
+    return any(request.is_rescheduled for request in _asked(case, "edit")) and _is_under_way(
+        case, "edit"
+    )
+
+
+def _is_deleted(case: Case) -> bool:
+    return bool(_asked(case, "delete"))
+
+
+def _is_cancelled(case: Case) -> bool:
+    """By a client, with its job, or in favour of a later run."""
+    by_client = any(request.due_us == case.run.due_us for request in _asked(case, "cancel"))
+    is_cancel = any(one.overlap == "cancel" for one in case.story.definitions.values())
+    return by_client or _is_deleted(case) or (is_cancel and bool(_unfinished(case)))
+
+
+def _is_under_way(case: Case, *verbs: Verb) -> bool:
+    """Whether it ended as somebody asked for something; who hears nothing does not know when."""
+    return any(
+        request.result == "unknown" or case.at_us <= request.answered_us + case.tolerance_us
+        for verb in verbs
+        for request in _asked(case, verb)
+    )
+
+
+def _asked(case: Case, verb: Verb) -> list[Request]:
+    """What clients had asked of the job by then, and may have got."""
+    return [
+        request
+        for request in case.story.requests
+        if request.verb == verb
+        and request.result != "failed"
+        and request.sent_us <= case.at_us + case.tolerance_us
+    ]
+
+
+def _is_dead(case: Case) -> bool:
+    """Its last attempt was refused; or it failed, and there was to be no other."""
+    arrivals = case.evidence.arrivals.get((case.run.job, case.run.due_us), [])
+    last = [one for one in arrivals if one.token == case.run.token] or arrivals[-1:]
+    most = min(one.max_attempts for one in case.story.definitions.values())
+    is_last = case.run.attempt >= most or _is_deleted(case)
+    until_us = case.at_us + case.tolerance_us
+    return any(
+        one.answer in ("rejected", "gone") or (is_last and has_failed(case.story, one, until_us))
+        for one in last
+    )
+
+
+GROUNDS: dict[str | None, Callable[[Case], bool]] = {
+    "overlap": _is_overlap,
+    "queue_full": _is_full,
+    "misfire_skip": _is_misfire,
+    "superseded": _is_misfire,
+    "max_missed": _is_misfire,
+    "past_window": _is_past_window,
+    "paused": _is_paused,
+    "edited": _is_edited,
+    "deleted": _is_deleted,
+    "cancelled": _is_cancelled,
+    "dead": _is_dead,
+}

@@ -1,0 +1,153 @@
+"""Each reason for not sending a run: what it rests on, and that it is found without that."""
+
+import pytest
+from msgspec.structs import replace
+from tests.checker.check import check
+from tests.checker.quiet import (
+    DEFINITION,
+    SECOND,
+    and_also,
+    arrival,
+    at,
+    changed_arrival,
+    changed_run,
+    quiet,
+    request,
+    run,
+    token,
+    without,
+)
+from tests.checker.records import Definition, History
+
+UNSENT = {"token": None, "armed_at_us": None, "attempt": 0}
+
+
+def defined(**fields: object) -> History:
+    """The quiet history, of a job that is another."""
+    definition = replace(DEFINITION, **fields)
+    return replace(quiet(), requests=(request("create", 0, definition=definition),))
+
+
+def unsent(history: History, seconds: float, **fields: object) -> History:
+    """One of its runs was never sent."""
+    history = without(history, seconds, arrival_only=True)
+    return changed_run(history, seconds, **UNSENT | fields)
+
+
+def skipped(history: History, reason: str | None, **fields: object) -> History:
+    return unsent(history, 30, state="skipped", skip_reason=reason, **fields)
+
+
+def busy(history: History) -> History:
+    """The run of 20 s is not over before 31 s."""
+    history = changed_arrival(history, 20, answered_us=at(31))
+    return changed_run(history, 20, finished_at_us=at(31))
+
+
+def late_by(seconds: float) -> dict[str, object]:
+    return {"finished_at_us": at(30 + seconds), "missed_since_us": at(30), "missed_count": 1}
+
+
+@pytest.mark.parametrize("reason", [None, "overlap", "paused", "edited", "deleted", "boredom"])
+def test_no_run_is_skipped_for_nothing(reason: str | None) -> None:
+    assert "groundless" in check(skipped(quiet(), reason)).names
+
+
+def test_an_overlap_needs_another_run_that_is_live() -> None:
+    assert "groundless" not in check(skipped(busy(quiet()), "overlap")).names
+    assert "groundless" in check(skipped(busy(defined(overlap="allow")), "overlap")).names
+
+
+@pytest.mark.parametrize(
+    ("reason", "policy"), [("misfire_skip", "skip"), ("superseded", "once"), ("max_missed", "all")]
+)
+def test_a_misfire_is_past_its_grace_and_by_its_policy(reason: str, policy: str) -> None:
+    history = defined(misfire=policy, grace_us=15 * SECOND, max_missed=1)
+    assert "groundless" not in check(skipped(history, reason, **late_by(16))).names
+    assert "groundless" in check(skipped(history, reason, **late_by(14))).names
+    history = defined(misfire="all" if policy == "skip" else "skip", grace_us=15 * SECOND)
+    assert "groundless" in check(skipped(history, reason, **late_by(16))).names
+
+
+def test_what_is_superseded_has_somebody_who_fires_for_it() -> None:
+    history = defined(grace_us=5 * SECOND)
+    assert "groundless" in check(skipped(history, "superseded", **late_by(6))).names
+
+
+def test_a_window_has_to_have_passed() -> None:
+    history = defined(window_us=15 * SECOND)
+    assert "groundless" not in check(skipped(history, "past_window", **late_by(16))).names
+    assert "groundless" in check(skipped(history, "past_window", **late_by(14))).names
+
+
+def test_a_withdrawal_is_of_when_somebody_asked_for_it() -> None:
+    paused = and_also(skipped(quiet(), "paused", finished_at_us=at(25)), request("pause", 25))
+    assert "groundless" not in check(paused).names
+    assert "groundless" in check(changed_run(paused, 30, finished_at_us=at(28))).names
+    refused = and_also(skipped(quiet(), "paused"), request("pause", 30, result="failed"))
+    assert "groundless" in check(refused).names
+
+
+def test_a_worker_that_wants_no_more_pauses_its_job() -> None:
+    history = changed_arrival(skipped(quiet(), "paused"), 20, answer="gone")
+    history = changed_run(history, 20, state="dead")
+    assert "groundless" not in check(history).names
+
+
+def test_nothing_is_cancelled_that_nobody_has_asked_for() -> None:
+    cancelled = unsent(quiet(), 30, state="cancelled")
+    assert "groundless" in check(cancelled).names
+    asked = and_also(cancelled, request("cancel", 25, due_us=at(30), in_time=True))
+    assert "groundless" not in check(asked).names
+    another = and_also(cancelled, request("cancel", 25, due_us=at(40), in_time=True))
+    assert "groundless" in check(another).names
+
+
+def test_a_run_is_cancelled_in_favour_of_another_by_that_policy_alone() -> None:
+    history = changed_run(quiet(), 30, state="cancelled", finished_at_us=at(40))
+    create = request("create", 0, definition=replace(DEFINITION, overlap="cancel"))
+    assert "groundless" not in check(replace(history, requests=(create,))).names
+    assert "groundless" in check(history).names
+
+
+@pytest.mark.parametrize("answer", ["rejected", "gone"])
+def test_what_its_worker_refuses_is_dead(answer: str) -> None:
+    history = changed_run(quiet(), 30, state="dead")
+    assert "groundless" not in check(changed_arrival(history, 30, answer=answer)).names
+
+
+@pytest.mark.parametrize("answer", ["ok", "accepted", "none"])
+def test_what_its_worker_does_not_refuse_is_not_dead(answer: str) -> None:
+    history = changed_run(defined(max_attempts=1), 30, state="dead")
+    assert "groundless" in check(changed_arrival(history, 30, answer=answer)).names
+
+
+def test_nothing_is_dead_that_was_not_sent() -> None:
+    assert "groundless" in check(unsent(quiet(), 30, state="dead")).names
+
+
+def tried(attempts: int, most: int) -> History:
+    """The run of 30 s fails so often, and is dead."""
+    failed = [
+        arrival(
+            30, at_us=us, answered_us=us, answer="failed", attempt=n + 1, token=token(1, 30 + n)
+        )
+        for n in range(attempts)
+        for us in (at(30 + n),)
+    ]
+    dead = run(
+        30,
+        state="dead",
+        attempt=attempts,
+        token=token(1, 29 + attempts),
+        finished_at_us=at(30 + attempts),
+    )
+    definition: Definition = replace(DEFINITION, max_attempts=most, overlap="allow")
+    history = replace(quiet(), requests=(request("create", 0, definition=definition),))
+    return and_also(without(history, 30), dead, *failed)
+
+
+def test_a_run_is_dead_after_its_last_attempt_and_not_before() -> None:
+    assert check(tried(4, most=4)).findings == []
+    assert check(tried(3, most=4)).names == {"groundless"}
+    assert check(tried(5, most=4)).names == {"tried_too_often"}
