@@ -19,6 +19,7 @@ from wheelsched.ports import Hint, HintSource
 from wheelsched.testing import MemoryStore, VirtualClock
 
 MS = 1_000_000
+LATEST_MS = 1_500  # until a statement that is believed lost arrives
 
 
 class Fate(StrEnum):
@@ -178,7 +179,7 @@ class Line:
         """Lets a statement that is believed lost arrive."""
 
         async def arrive() -> object:
-            await self._clock.sleep(self._random.randint(5, 1_500) * MS)
+            await self._clock.sleep(self._random.randint(5, LATEST_MS) * MS)
             try:
                 return await do()
             except Exception as error:  # noqa: BLE001 - nobody hears the answer

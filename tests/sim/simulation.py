@@ -29,7 +29,8 @@ from wheelsched.testing import MemoryStore, VirtualClock
 
 MS = 1_000_000
 SECOND = 1_000 * MS
-START_US = 1_800_000_000 * 1_000_000
+SECOND_US = 1_000_000
+START_US = 1_800_000_000 * SECOND_US
 DRIFTS_PPM = (0, 20, -20, 50, -50, 400, -400)  # quartz, and what some call a virtual machine
 CALM_S = 75  # after everything was healed: a refresh, and the longest chain of attempts
 
@@ -60,6 +61,7 @@ class Simulation:
         self.clients = Clients(scene, self.source("clients"))
         self.applications = Applications(scene, self.source("applications"))
         self.processes: dict[str, Process] = {}
+        self.leaving: set[str] = set()  # of their names
         self._ended: list[asyncio.Task[None]] = []
         self._names = 0
         self._watch_owners()
@@ -125,16 +127,18 @@ class Simulation:
         self.offset_us += by_us
         now_us = self.now_us()
         self.logbook.offsets.append(Offset(from_us=now_us, offset_us=self.offset_us))
-        self.logbook.fault("clock", now_us, now_us + 5 * 1_000_000)
+        self.logbook.fault("clock", now_us, now_us + 5 * SECOND_US)
 
     def heal(self) -> None:
-        """Nothing is broken any more."""
+        """Nothing is broken any more, and somebody is there."""
         for process in self.processes.values():
             process.line.weather = Weather()
             if process.machine.is_frozen:
                 process.machine.thaw()
         self.fare(Weather(), loss=0.0)
         self.workers.is_calm = True
+        if not self.processes:
+            self.start()
 
     def fare(self, weather: Weather, loss: float) -> None:
         """What becomes of what clients and applications ask for, from now on."""
