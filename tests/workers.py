@@ -1,15 +1,20 @@
 """Workers for the tests of dispatchers: one that behaves, and one that does what it is told."""
 
 import asyncio
+import random
 import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 from aiohttp import web
 from msgspec import Struct
 from multidict import CIMultiDictProxy
+
+EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+LEAST_PORT = 10_000
 
 
 class Received(Struct, frozen=True, kw_only=True):
@@ -123,7 +128,16 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 def closed_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on, and that no connection is given for its own end."""
+    while True:
+        port = random.randrange(LEAST_PORT, _least_ephemeral_port())
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def _least_ephemeral_port() -> int:
+    try:
+        return max(int(EPHEMERAL_PORTS.read_text().split()[0]), 2 * LEAST_PORT)
+    except OSError:
+        return 32_768
