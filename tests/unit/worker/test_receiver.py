@@ -178,6 +178,7 @@ def test_ctrl_c_in_the_middle_of_a_handler_still_ends_the_worker() -> None:
 
     loop = asyncio.new_event_loop()
     task = loop.create_task(serve())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as a program begins with
     try:
         with pytest.raises(KeyboardInterrupt):
             loop.run_until_complete(task)
@@ -185,6 +186,7 @@ def test_ctrl_c_in_the_middle_of_a_handler_still_ends_the_worker() -> None:
         with pytest.raises(asyncio.CancelledError):
             loop.run_until_complete(task)
     finally:
+        signal.signal(signal.SIGINT, before)
         loop.close()
 
 
