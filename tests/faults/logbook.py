@@ -84,7 +84,7 @@ class Logbook:
         recent = [one for one in self._stalls if one[1] > from_us - LEASE_US]
         self._stalls = [*recent, (from_us, until_us)]
         self.stalls_us.append(until_us - from_us)
-        away_us = until_us - min(one[0] for one in self._stalls)
+        away_us = _covered_us(self._stalls)
         self.note(kind if away_us > COSTLY_US else "stall", from_us)
 
     def note(self, kind: FaultKind, from_us: int, shard: str | None = None) -> None:
@@ -157,6 +157,15 @@ def read_tenures(rows: Iterable[asyncpg.Record]) -> Iterator[Tenure]:
                 from_us=at_us,
             )
     yield from current.values()
+
+
+def _covered_us(stretches: Iterable[tuple[int, int]]) -> int:
+    """How long all of them took, together where they overlap: two probes may see one stall."""
+    covered_us = end_us = 0
+    for from_us, until_us in sorted(stretches):
+        covered_us += max(until_us - max(from_us, end_us), 0)
+        end_us = max(end_us, until_us)
+    return covered_us
 
 
 def _without(fields: dict[str, object], name: str) -> dict[str, object]:
