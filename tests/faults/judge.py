@@ -26,6 +26,7 @@ class Observation(Struct, frozen=True, kw_only=True):
     broken: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     returns_us: tuple[int, ...] = ()  # when Postgres was back
+    is_faultless: bool = False  # nothing was broken: a machine that stalls explains no duplicate
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -63,11 +64,15 @@ def judge(name: str, seen: Observation) -> Verdict:
         for finding in report.findings
         if finding.name not in ABOUT_TIME
     ]
+    if seen.is_faultless and report.duplicates:
+        broken.append(f"duplicated with no fault: {dict(report.duplicates)}")
     if not history.arrivals:
         broken.append("nothing arrived at all")
     slow = [f"{name} × {count}" for name, count in found.items() if name in ABOUT_TIME]
     takeovers_us = sorted(measure_takeovers(history))
     returns_us = tuple(measure_returns(history, seen.returns_us))
+    if len(returns_us) < len(seen.returns_us):
+        broken.append("nothing was fired any more when Postgres was back")
     if quantile(takeovers_us, 0.99) > TAKEOVER_P99_US:
         slow.append("takeover p99 over 8 s")
     if quantile(takeovers_us, 1) > TAKEOVER_MAX_US:

@@ -77,8 +77,8 @@ def _definition(kind: Kind, number: int, start_us: int, url: str) -> Definition:
     return Definition(schedule=schedule, url=url, mark=0, overlap=overlap, grace_us=GRACE_US)  # type: ignore[arg-type] # one of its words
 
 
-def directly(world: World) -> None:
-    world.is_direct = True
+def without_faults(world: World) -> None:
+    world.is_faultless = True
 
 
 SCENARIOS = [
@@ -86,7 +86,7 @@ SCENARIOS = [
         name=f"{'a million' if RUNS == 1_000_000 else f'{RUNS:,} of a million'} runs, no fault",
         strike=million,
         load=Load(beside=0, alone=0, one_offs=0, is_changing=False),
-        prepare=directly,
+        prepare=without_faults,
         limit_s=900 + 3 * FOR_S,
     )
 ]

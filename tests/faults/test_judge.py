@@ -197,6 +197,21 @@ def test_a_slow_return_is_noticed(seen: Observation) -> None:
     assert judge("late", replace(seen, returns_us=(back_us,))).slow
 
 
+def test_a_return_after_which_nothing_fires_is_noticed(seen: Observation) -> None:
+    back_us = max(arrival.at_us for arrival in seen.history.arrivals)
+    verdict = judge("silent", replace(seen, returns_us=(back_us,)))
+    assert verdict.broken == ("nothing was fired any more when Postgres was back",)
+
+
+def test_where_nothing_was_broken_no_stall_explains_a_duplicate(seen: Observation) -> None:
+    twice = with_one_twice(seen.history)
+    stalled = Fault(kind="freeze", from_us=twice.started_us, until_us=twice.ended_us)
+    history = replace(twice, faults=(stalled,))
+    assert judge("stalled", replace(seen, history=history)).explained["freeze"]
+    verdict = judge("stalled", replace(seen, history=history, is_faultless=True))
+    assert "duplicated with no fault: {'freeze': 1}" in verdict.broken
+
+
 def test_what_cannot_be_done_here_is_said() -> None:
     table = write_table([unavailable("disk full", "mount is not allowed")])
     assert "not available here | mount is not allowed" in table

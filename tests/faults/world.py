@@ -50,7 +50,7 @@ class World:
         self.shard_type = Shard
         self.shim: ClockShim | None = None  # of the database
         self.host_shim: ClockShim | None = None  # of the shards
-        self.is_direct = False  # past the proxies, of which nothing is wanted
+        self.is_faultless = False  # nothing is broken, and the proxies are passed by
         self.shard_environment: dict[str, str] = {}
         self._ended: set[str] = set()  # the shards that were ended on purpose
         self.broken: list[str] = []  # what a scenario has seen by itself
@@ -177,6 +177,10 @@ class World:
             while records.count() < before + count:
                 await asyncio.sleep(POLL_S)
 
+    def finally_do(self, close: Callable[[], Awaitable[None]]) -> None:
+        """What a scenario holds is held until the end of its world."""
+        self._stack.push_async_callback(close)
+
     def require(self, is_so: bool, otherwise: str) -> None:
         if not is_so:
             self.broken.append(otherwise)
@@ -248,6 +252,7 @@ class World:
             broken=tuple(self.broken),
             remarks=tuple(self.remarks),
             returns_us=tuple(self.logbook.returns_us),
+            is_faultless=self.is_faultless,
         )
 
     async def _ask_for_errors(self) -> None:
@@ -274,7 +279,7 @@ class World:
 
     def _url_for(self, name: str) -> str:
         proxy = self.proxies[name]
-        return self.server.url(self.database) if self.is_direct else proxy.url(self.database)
+        return self.server.url(self.database) if self.is_faultless else proxy.url(self.database)
 
     async def _until(self, is_so: Look, patience_s: float = PATIENCE_S) -> None:
         """Waits until something holds in the database, which may be away meanwhile."""
