@@ -12,9 +12,11 @@ from tests.checker.excuses import WRITTEN_US, is_doubtful, tolerance_us, whole_s
 from tests.checker.findings import Evidence, Finding
 from tests.checker.records import FINAL, Request, RunRow, Verb
 from tests.checker.story import Story
+from tests.checker.times import SECOND_US
 
 MISFIRES = {"misfire_skip": "skip", "superseded": "once", "max_missed": "all"}  # by policy
 QUEUE = 1_000  # runs of a job that wait for their turn
+LOOKS_US = SECOND_US  # between two looks at what others have in hand
 HIDING = ("crash", "freeze", "store", "deaf", "stall")  # what keeps a shard from hearing of an end
 
 
@@ -78,13 +80,16 @@ def _unfinished(case: Case) -> list[RunRow]:
         and times.instants_us(other.due_us)[0] <= case.at_us + case.tolerance_us
         and (
             other.finished_at_us is None
-            or case.at_us <= _known_us(case.evidence, times.instant_us(other.finished_at_us))
+            or case.at_us <= _known_us(case, other, times.instant_us(other.finished_at_us))
         )
     ]
 
 
-def _known_us(evidence: Evidence, ended_us: int) -> int:
-    return whole_since(evidence, ended_us, WRITTEN_US, HIDING)
+def _known_us(case: Case, other: RunRow, ended_us: int) -> int:
+    """When whoever decided knew of an end: of what another shard carries, it has to look for it."""
+    is_carried = other.shard != case.run.shard
+    within_us = WRITTEN_US + (LOOKS_US if is_carried else 0)
+    return whole_since(case.evidence, ended_us, within_us, HIDING)
 
 
 def _is_misfire(case: Case) -> bool:

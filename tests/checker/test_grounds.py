@@ -58,6 +58,14 @@ def test_an_overlap_needs_another_run_that_is_live() -> None:
     assert "groundless" in check(skipped(busy(defined(overlap="allow")), "overlap")).names
 
 
+def test_the_end_of_a_run_is_known_at_once_unless_another_shard_has_it_in_hand() -> None:
+    over = changed_run(skipped(quiet(), "overlap"), 20, finished_at_us=at(28.5))
+    assert "groundless" in check(over).names
+    assert "groundless" not in check(changed_run(over, 20, shard="another")).names
+    long_over = changed_run(over, 20, shard="another", finished_at_us=at(27.9))
+    assert "groundless" in check(long_over).names
+
+
 @pytest.mark.parametrize(
     ("reason", "policy"), [("misfire_skip", "skip"), ("superseded", "once"), ("max_missed", "all")]
 )
