@@ -8,6 +8,7 @@ from tests.contract.conftest import ALL, MINUTE_US, World
 
 from wheelsched.core.duration import DAY
 from wheelsched.core.model import Job, Lane, RunKey, RunState, Trigger, requested_due_us
+from wheelsched.core.outcome import Failed
 from wheelsched.errors import JobNotFound, RunNotFound, RunNotLive
 from wheelsched.ports import ClaimedRetry, DeadFilter, Lease, RequestedRun, Retry
 
@@ -216,16 +217,19 @@ async def test_a_retried_run_counts_its_attempts_from_there(world: World) -> Non
     lease = await world.own_all()
     key = await die(world, lease, job, world.now_us)
     await world.history.retry(world.caller, [key])
-    run, _ = await world.history.get_run(world.caller, key)
+    run, [died] = await world.history.get_run(world.caller, key)
     assert (run.state, run.attempt, run.attempts_before) == (RunState.RETRYING, 1, 1)
+    assert (died.attempt, died.outcome) == (1, Failed(error="boom"))
+    assert died.finished_at_us is not None
     assert run.lane is Lane.LATE
     assert run.finished_at_us is None
     assert run.retry_at_us is not None
     claimed = ClaimedRetry(key, run.retry_at_us, world.token())
     assert [run.key for run in await world.timers.arm_retries(lease, [claimed])] == [key]
     await world.runs.settle([world.settled(key, claimed.token, RunState.SUCCEEDED)])
-    run, _ = await world.history.get_run(world.caller, key)
+    run, attempts = await world.history.get_run(world.caller, key)
     assert (run.state, run.attempt, run.counted_attempt) == (RunState.SUCCEEDED, 2, 1)
+    assert attempts == [died]  # the last is in the run itself
 
 
 async def test_a_cancelled_run_that_is_retried_is_swept_until_it_ends(world: World) -> None:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from wheelsched.core.audit import asked
 from wheelsched.core.duration import MILLISECOND
 from wheelsched.core.model import FINAL_STATES, Attempt, Lane, Run, RunKey, RunState, Trigger
+from wheelsched.core.outcome import Failed
 from wheelsched.core.request import moved_past
 from wheelsched.errors import JobNotFound, RunNotFound, RunNotLive
 from wheelsched.ports import Caller, DeadFilter, RequestedRun, Settled
@@ -127,6 +128,7 @@ class MemoryHistory:
             ):
                 refused.add(key)
                 continue
+            self._note_last(row.run)
             retry_at_us = self._tables.now_us() + delay_us + index * spacing_us
             row.run = replace(
                 row.run,
@@ -139,6 +141,23 @@ class MemoryHistory:
             self._wait(row)
         self._note(caller, "retry", set(keys) - refused)
         return refused
+
+    def _note_last(self, run: Run) -> None:
+        """Keeps the attempt that ended a run: the next is written over what the run says of it."""
+        if run.state is RunState.DEAD and run.counted_attempt > 0:
+            assert run.token is not None
+            assert run.shard is not None
+            attempt = Attempt(
+                job_id=run.job_id,
+                due_us=run.due_us,
+                attempt=run.attempt,
+                token=run.token,
+                shard=run.shard,
+                started_at_us=run.started_at_us if run.attempt == 1 else None,
+                finished_at_us=run.finished_at_us,
+                outcome=Failed(error=run.error or "", http_status=run.http_status),
+            )
+            self._tables.attempts.setdefault((run.key, run.token), attempt)
 
     async def heartbeat(self, caller: Caller, key: RunKey, token: int) -> bool:
         row = self._tables.runs.get(key)

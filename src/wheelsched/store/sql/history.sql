@@ -84,7 +84,8 @@ WITH before AS (
 SELECT before.state, before.is_early, (SELECT count(*) FROM hinted) AS hints FROM before;
 
 -- name: retry_runs
--- Only while their jobs are there, and keeps these from being removed meanwhile.
+-- Only while their jobs are there, and keeps these from being removed meanwhile. The attempt that
+-- was the last is one among others now: what its run says of it is written over by the next.
 WITH given AS (
     SELECT job_id, due_at, ($3::bigint + (position - 1) * $4::bigint) * interval '1 us' AS delay
     FROM unnest($1::uuid[], $2::timestamptz[]) WITH ORDINALITY AS run (job_id, due_at, position)
@@ -94,12 +95,22 @@ WITH given AS (
     UPDATE runs
     SET state = 'retrying',
         retry_at = date_trunc('milliseconds', clock_timestamp() + given.delay),
-        attempts_before = attempt, finished_at = NULL, had_retry = true, lane = 'late'
-    FROM given JOIN known USING (job_id)
+        attempts_before = runs.attempt, finished_at = NULL, had_retry = true, lane = 'late'
+    FROM given JOIN known USING (job_id) JOIN runs AS ended USING (job_id, due_at)
     WHERE runs.job_id = given.job_id
       AND runs.due_at = given.due_at
       AND runs.state IN ('dead', 'cancelled')
-    RETURNING runs.job_id, runs.due_at, runs.tenant_id, runs.partition, runs.retry_at
+    RETURNING runs.*, ended.state AS ended_state, ended.finished_at AS ended_at,
+        runs.attempt > ended.attempts_before AS is_attempted
+), noted AS (
+    INSERT INTO attempts (
+        job_id, due_at, token, tenant_id, attempt, shard, started_at, finished_at, outcome,
+        http_status, error
+    )
+    SELECT job_id, due_at, token, tenant_id, attempt, shard,
+        CASE attempt WHEN 1 THEN started_at END, ended_at, 'failed', http_status, error
+    FROM revived WHERE ended_state = 'dead' AND is_attempted
+    ON CONFLICT DO NOTHING
 ), raised AS (
     DELETE FROM dead
     USING revived
