@@ -3,20 +3,26 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from msgspec.structs import replace
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
 )
-from tests.api import serve
+from tests.api import Api, serve
+from tests.postgres import temporary_database
 
+from wheelsched.config import StoreConfig
+from wheelsched.store.database import Database
+from wheelsched.store.postgres import PostgresStore
 from wheelsched.testing import MemoryStore
 
 CHECKS: list[Any] = [not_a_server_error, content_type_conformance, response_schema_conformance]
@@ -24,21 +30,48 @@ CHECKS: list[Any] = [not_a_server_error, content_type_conformance, response_sche
 
 class Served(NamedTuple):
     url: str
+    headers: dict[str, str]
     known: dict[str, str]  # ids of what is there
+    examples: int  # of each call
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
+@asynccontextmanager
+async def in_memory() -> AsyncIterator[Api]:
+    """An API that knows its neighbours without a token."""
+    store = MemoryStore(lambda: time.time_ns() // 1_000)
+    async with serve(store, store, auth="loopback") as api:
+        yield api
+
+
+@asynccontextmanager
+async def on_postgres(server_url: str, template: str) -> AsyncIterator[Api]:
+    """An API with the rights of its own role, that wants a token."""
+    async with (
+        temporary_database(server_url, template) as url,
+        await Database.open(StoreConfig(url=url, role="api")) as database,
+        serve(PostgresStore(database), PostgresStore(database), auth="required") as api,
+    ):
+        (tenant,) = await api.stores.tenants.read([api.tenant_id])
+        await api.stores.tenants.edit("test", replace(tenant, requests_per_second=1_000_000))
+        yield api
+
+
+@pytest.fixture(scope="module", params=["memory", "postgres"])
+def served(request: pytest.FixtureRequest) -> Iterator[Served]:
     """An API that has a loop and a thread of its own: the requests of this file are blocking."""
     started: list[Served] = []
     is_ready, stop = threading.Event(), threading.Event()
+    is_slow = request.param == "postgres"
+    server = map(request.getfixturevalue, ("server_url", "template"))
+    opening = on_postgres(*server) if is_slow else in_memory()
 
     async def run() -> None:
-        store = MemoryStore(lambda: time.time_ns() // 1_000)
-        async with serve(store, store, auth="loopback") as api:
+        async with opening as api:
             job_id = (await api.create())["job_id"]
             run_id = (await api.post(f"/jobs/{job_id}/trigger")).body["run_ids"][0]
-            started.append(Served(api.url, {"job_id": job_id, "run_id": run_id}))
+            headers = {"Authorization": f"Bearer {api.token}"} if is_slow else {}
+            known = {"job_id": job_id, "run_id": run_id}
+            started.append(Served(api.url, headers, known, 4 if is_slow else 10))
             is_ready.set()
             await asyncio.to_thread(stop.wait)
 
@@ -59,7 +92,7 @@ def test_no_request_breaks_the_server(served: Served, mode: GenerationMode) -> N
     for operation in operations:
         if not (mode is GenerationMode.NEGATIVE and is_always_valid(operation)):
             known = known_parameters(operation, served) if mode is GenerationMode.POSITIVE else None
-            send(operation.as_strategy(generation_mode=mode, path_parameters=known), served.url)
+            send(operation.as_strategy(generation_mode=mode, path_parameters=known), served)
 
 
 def known_parameters(operation: Any, served: Served) -> dict[str, str] | None:
@@ -74,9 +107,9 @@ def is_always_valid(operation: Any) -> bool:
     return not list(operation.iter_parameters()) and not operation.body
 
 
-def send(cases: Any, url: str) -> None:
+def send(cases: Any, served: Served) -> None:
     @settings(
-        max_examples=10,
+        max_examples=served.examples,
         derandomize=True,
         database=None,
         deadline=None,
@@ -85,6 +118,7 @@ def send(cases: Any, url: str) -> None:
     )
     @given(case=cases)
     def check(case: Any) -> None:
-        case.call_and_validate(base_url=url, checks=CHECKS)
+        sent = case.call_and_validate(base_url=served.url, headers=served.headers, checks=CHECKS)
+        assert sent.status_code not in (401, 429), "nothing was tried"
 
     check()
