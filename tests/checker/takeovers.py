@@ -11,6 +11,7 @@ from tests.checker.excuses import is_unsettled
 from tests.checker.findings import Evidence, Finding, Report
 from tests.checker.lateness import is_hindered
 from tests.checker.records import Arrival, Life, Tenure
+from tests.checker.story import Story
 from tests.checker.times import SECOND_US
 
 AT_MOST_US = 15 * SECOND_US
@@ -68,7 +69,7 @@ def _other_kills(evidence: Evidence, killed_us: int, fired_us: int) -> list[int]
 
 
 def _next_fires(evidence: Evidence, held: dict[int, Tenure], killed_us: int) -> list[Arrival]:
-    """The first arrival of each job under a later owner, where no worker was in the way."""
+    """The first arrival of each of its jobs under a later owner, where no worker was in the way."""
     found: dict[str, Arrival] = {}
     for arrival in sorted(evidence.history.arrivals, key=lambda arrival: arrival.at_us):
         tenure = held.get(evidence.partitions.get(arrival.job, -1))
@@ -77,8 +78,15 @@ def _next_fires(evidence: Evidence, held: dict[int, Tenure], killed_us: int) -> 
     return [
         arrival
         for job, arrival in found.items()
-        if job in evidence.stories and not is_hindered(evidence, evidence.stories[job])
+        if (story := evidence.stories.get(job)) is not None
+        and _was_there(story, killed_us)
+        and not is_hindered(evidence, story)
     ]
+
+
+def _was_there(story: Story, at_us: int) -> bool:
+    """Whether a job was registered by then: what a transaction commits later nobody could fire."""
+    return all(one.answered_us <= at_us for one in story.requests if one.verb == "create")
 
 
 def _able_since(evidence: Evidence, killed_us: int, fired_us: int) -> int | None:
