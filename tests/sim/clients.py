@@ -12,7 +12,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 from tests.checker.records import Definition, Request, Result, Verb
 from tests.sim.counter import Asked, Counter
-from tests.sim.network import Weather
+from tests.sim.fates import Weather
 from tests.sim.scene import Scene
 from tests.sim.wishes import SECOND_US, draw_definition, draw_schedule, written
 

@@ -16,8 +16,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from tests.checker.records import Result
+from tests.sim.fates import Weather
 from tests.sim.machine import Machine
-from tests.sim.network import Line, Weather
+from tests.sim.network import Line
 from tests.sim.scene import Scene
 
 from wheelsched.api.job_verbs import JobVerbs

@@ -4,14 +4,17 @@ Invariant: what a fault breaks is whole again, and noted, before the calm begins
 meanwhile has arrived by then.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
 from msgspec.structs import replace
-from tests.sim.network import LATEST_MS, Weather
+from tests.sim.fates import CRASHES, STATEMENTS, Fate, Weather
+from tests.sim.network import LATEST_MS
 from tests.sim.simulation import MS, SECOND_US, Process, Simulation
 
 SLOW_OUTCOME_S = 15
+TRAPPED = (*CRASHES, Fate.AMBIGUOUS, Fate.AMBIGUOUS, Fate.LATE)
 
 Fault = Callable[[Process], Awaitable[None]]
 
@@ -44,14 +47,22 @@ class Faults:
         if process.machine.is_dead:
             await self._restart()
 
-    async def crash_planning(self, process: Process) -> None:
-        """Dies at the next statement by which it would plan, or clear away."""
-        statements = ("plans.plan", "plans.plan", "plans.clear")
-        process.line.weather.crash_at = self._random.choice(statements)
-        while not process.task.done() and process.line.weather.crash_at is not None:
-            await self._world.clock.sleep(100 * MS)
-        if process.machine.is_dead:
+    async def crash_planning(self, _: Process) -> None:
+        """Somebody dies at the next statement by which it would plan, or clear away."""
+        statement = self._random.choice(("plans.plan", "plans.plan", "plans.clear"))
+        await self._world.lay_trap(statement, self._random.choice(CRASHES))
+        await self._restart()
+
+    async def trap(self) -> None:
+        """Somebody dies, or hears nothing, at the next statement of a kind: each is as likely."""
+        statement, fate = self._random.choice(STATEMENTS), self._random.choice(TRAPPED)
+        process = await self._world.lay_trap(statement, fate)
+        if fate in CRASHES:
             await self._restart()
+        else:
+            from_us = self._world.now_us()
+            await self._last(LATEST_MS / 1_000)
+            self._note("store", from_us, process)
 
     async def freeze(self, process: Process) -> None:
         await self._freeze_for(process, self._random.choice((2, 4, 5, 6, 8, 20)))
@@ -138,12 +149,27 @@ class Faults:
             self._note("join", from_us, process)
 
     async def leave(self, process: Process) -> None:
-        self._world.leaving.add(process.name)
-        if self._world.processes.keys() <= self._world.leaving:  # somebody stays
-            self._world.start()
-            await self._last(self._random.choice((0.5, 3)))
+        await self._let_somebody_stay(process)
         if not process.machine.is_dead:
             await self._world.leave(process)
+
+    async def leave_and_crash(self, process: Process) -> None:
+        """Is asked to leave, and dies of something else while it still carries runs."""
+        await self._let_somebody_stay(process)
+        if process.machine.is_dead:
+            return
+        leaving = asyncio.get_running_loop().create_task(self._world.leave(process))
+        await self._last(self._random.choice((0.1, 0.5, 1, 2, 4)))
+        if process.name in self._world.processes:
+            self._world.crash(process)
+            await self._restart()
+        await leaving
+
+    async def _let_somebody_stay(self, process: Process) -> None:
+        self._world.leaving.add(process.name)
+        if self._world.processes.keys() <= self._world.leaving:
+            self._world.start()
+            await self._last(self._random.choice((0.5, 3)))
 
     async def step(self, _: Process) -> None:
         by_us = self._random.choice((50, 300, 2_000, 30_000)) * 1_000

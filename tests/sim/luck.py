@@ -4,33 +4,35 @@ Invariant: whatever is broken is healed before the calm begins.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 
+from msgspec import Struct
 from tests.checker.records import History
 from tests.sim.faults import Fault, Faults
 from tests.sim.simulation import CALM_S, SECOND, SECOND_US, Simulation
 
 
-class Luck:
-    """Drives one simulation. `faults` and `requests`: so much of these kinds, and nothing else.
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What is not left to the seed: so much of these kinds, or these `faults` and no others.
 
-    `transactions` is how many of applications there are; None leaves it to the seed. All about them
-    comes from a source of its own: in a world without them everything is as if there were none.
+    What applications do, and the traps, come from sources of their own each: in a world without
+    them everything is as if there were none. So a seed that was kept finds its old world.
     """
 
-    def __init__(
-        self,
-        simulation: Simulation,
-        faults: Sequence[str] = (),
-        requests: int | None = None,
-        transactions: int | None = None,
-    ) -> None:
+    faults: tuple[str, ...] = ()
+    requests: int | None = None
+    transactions: int | None = None
+    traps: int | None = None
+
+
+class Luck:
+    """Drives one simulation."""
+
+    def __init__(self, simulation: Simulation, wanted: Wanted) -> None:
         self._world = simulation
-        self._of_applications: Random = simulation.source("luck of applications")
-        self._transactions = transactions
-        self._wanted = faults
-        self._requests = requests
+        self._wanted = wanted
         self._random: Random = simulation.source("luck")
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -40,8 +42,8 @@ class Luck:
         shards, jobs = random.randint(1, 3), random.randint(3, 8)
         active_s = random.randint(40, 80)
         calm_us = world.now_us() + active_s * SECOND_US
-        faults = len(self._wanted) or random.choice((0, 1, 1, 2, 2, 3, 4))
-        requests = self._requests or random.choice((0, 3, 6, 10))
+        faults = len(self._wanted.faults) or random.choice((0, 1, 1, 2, 2, 3, 4))
+        requests = self._wanted.requests or random.choice((0, 3, 6, 10))
         self._spawn(world.clients.begin(jobs))
         for _ in range(shards):
             world.start()
@@ -51,6 +53,7 @@ class Luck:
         for _ in range(requests):
             self._later(random.uniform(1, active_s), world.clients.act)
         self._let_applications_live(active_s, calm_us)
+        self._lay_traps(active_s, calm_us)
         await self._advance(active_s)
         world.heal()
         healed_us = world.now_us()
@@ -66,7 +69,7 @@ class Luck:
         """Breaks something, for a while, whenever it is called."""
         random = self._random
         faults = Faults(self._world, random, calm_us)
-        wanted: list[Fault] = [getattr(faults, name) for name in self._wanted]
+        wanted: list[Fault] = [getattr(faults, name) for name in self._wanted.faults]
         usual: list[Fault] = [
             faults.crash,
             faults.crash_at_statement,
@@ -90,20 +93,31 @@ class Luck:
         return befall
 
     def _let_applications_live(self, active_s: int, calm_us: int) -> None:
-        world, random = self._world, self._of_applications
+        world, random = self._world, self._world.source("luck of applications")
         transactions = random.choice((0, 0, 8, 20))
-        if self._transactions is not None:
-            transactions = self._transactions
+        if self._wanted.transactions is not None:
+            transactions = self._wanted.transactions
         if not transactions:
             return
         self._spawn(world.applications.begin())
         for _ in range(transactions):
             self._later(random.uniform(1, active_s - 1), world.applications.act)
-        if not self._wanted and random.random() < 0.3:
+        if not self._wanted.faults and random.random() < 0.3:
             faults = Faults(world, random, calm_us)
-            self._later(
-                random.uniform(1, active_s - 15), lambda: faults.befall(faults.crash_planning)
-            )
+            crash = partial(faults.befall, faults.crash_planning)
+            self._later(random.uniform(1, active_s - 15), crash)
+
+    def _lay_traps(self, active_s: int, calm_us: int) -> None:
+        """For statements, by name; and lets happen what some of them are needed for only."""
+        random = self._world.source("luck of traps")
+        traps = random.choice((0, 3, 6, 9)) if self._wanted.traps is None else self._wanted.traps
+        faults = Faults(self._world, random, calm_us)
+        for _ in range(traps):
+            self._later(random.uniform(0, active_s - 5), faults.trap)
+        for _ in range(traps // 2):
+            moves = (faults.crash, faults.join, faults.leave, faults.leave_and_crash)
+            move = partial(faults.befall, random.choice(moves))
+            self._later(random.uniform(3, active_s - 5), move)
 
     async def _advance(self, seconds: float) -> None:
         for _ in range(int(seconds)):

@@ -6,12 +6,11 @@ error for what was done, an error for what is done later, or nothing because it 
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from enum import StrEnum
 from random import Random
 from typing import Any
 from uuid import UUID
 
-from msgspec import Struct
+from tests.sim.fates import Fate, Weather
 from tests.sim.machine import Machine
 
 from wheelsched.errors import StoreTimeout, StoreUnavailable
@@ -20,31 +19,6 @@ from wheelsched.testing import MemoryStore, VirtualClock
 
 MS = 1_000_000
 LATEST_MS = 1_500  # until a statement that is believed lost arrives
-
-
-class Fate(StrEnum):
-    """What becomes of one statement."""
-
-    FINE = "fine"
-    UNDONE = "undone"  # not done, and an error
-    AMBIGUOUS = "ambiguous"  # done, and an error
-    LATE = "late"  # an error now, and done later
-    CRASH_BEFORE = "crash before"  # the process dies, and it is not done
-    CRASH_AFTER = "crash after"  # the process dies, and it is done
-
-
-class Weather(Struct):
-    """How likely each fate is at the moment, and how long a statement takes at most."""
-
-    undone: float = 0.0
-    ambiguous: float = 0.0
-    late: float = 0.0
-    slowest_ms: int = 20
-    outcomes_ms: int = 0  # how long it takes until outcomes are written
-    crash_in: int | None = None  # dies at this statement from now
-    crash_at: str | None = None  # dies at the next statement of this name
-    is_cut: bool = False
-    is_deaf: bool = False
 
 
 class Part:
@@ -81,6 +55,8 @@ class Line:
         self.weather = Weather()
         self.crash: Callable[[], None] = machine.die
         self.joined: Callable[[UUID], None] = lambda _: None
+        self.trap: Callable[[str], Fate | None] = lambda _: None  # what waits for a statement
+        self.struck: Callable[[str, Fate], None] = lambda *_: None
         self.leases: Any = Part(self, "leases", store.leases)
         self.timers: Any = Part(self, "timers", store.timers)
         self.runs: Any = Part(self, "runs", store.runs)
@@ -94,6 +70,7 @@ class Line:
         """Does a statement, as its fate will have it."""
         self._check_alive()
         fate = self._draw(name)
+        self.struck(name, fate)
         delay_ns = self._random.randint(1, self.weather.slowest_ms) * MS
         is_slow_back = self._random.random() < 0.5
         if fate is Fate.CRASH_BEFORE:
@@ -148,10 +125,10 @@ class Line:
             weather.crash_in -= 1
             if weather.crash_in <= 0:
                 return Fate.CRASH_BEFORE if luck < 0.4 else Fate.CRASH_AFTER
-        if weather.crash_at == name:
-            return Fate.CRASH_BEFORE if luck < 0.4 else Fate.CRASH_AFTER
         if weather.is_cut or luck < weather.undone:
             return Fate.UNDONE
+        if (fate := self.trap(name)) is not None:
+            return fate
         if luck < weather.undone + weather.ambiguous:
             return Fate.AMBIGUOUS
         if luck < weather.undone + weather.ambiguous + weather.late:

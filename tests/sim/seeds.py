@@ -4,16 +4,22 @@ import asyncio
 import logging
 
 import structlog
+from msgspec import Struct
 from tests.checker.check import check
 from tests.checker.findings import Report
 from tests.checker.records import History
-from tests.sim.luck import Luck
+from tests.sim.fates import Fate
+from tests.sim.luck import Luck, Wanted
 from tests.sim.mutants import Mutant
-from tests.sim.simulation import Simulation
+from tests.sim.simulation import SECOND_US, Simulation
+
+from wheelsched.config import ShardConfig
+
+REFRESHES_S = (2, 10, 60)
 
 # Seeds that have found something, and what it was. They run always; a change of what the simulation
-# draws may make one of them look elsewhere. When these were found there were no applications.
-KEPT = {
+# draws may make one of them look elsewhere. Each finds its world without what was added since.
+KEPT_BEFORE_APPLICATIONS = {
     3: "a run whose start nobody knows could not fail",
     10: "a carried run that was accepted was sent again when its carrier left",
     63: "a carried run that was accepted was never given up on",
@@ -27,35 +33,60 @@ KEPT = {
     30101: "a late look at an attempt that was over ended its run",
     10179: "a run was taken for ended while its next attempt was armed",
 }
-KEPT_WITH_APPLICATIONS = {
+KEPT_BEFORE_TRAPS = {
     54003: "a job cancelled while it was late is told of by the first due time that had passed",
     55002: "not the product: nobody had planned what its application cancelled",
 }
 
 
-async def simulate(seed: int) -> History:
-    """Runs the world of a seed to its end."""
-    _be_quiet()
-    transactions = 0 if seed in KEPT else None
-    return await Luck(Simulation(seed), transactions=transactions).live()
+KEPT: dict[int, str] = {}
 
 
-def judge(seed: int) -> Report:
-    """What the checker says of a seed. A process of the world that dies by itself raises."""
-    return check(asyncio.run(simulate(seed)))
+class Verdict(Struct):
+    """What the checker says of a world, and which fates the statements of its shards have had."""
+
+    report: Report
+    struck: set[tuple[str, Fate]]
+
+
+def judge(seed: int) -> Verdict:
+    """From the seed to the end of its world. A process of it that dies by itself raises."""
+    world, wanted = _draw(seed)
+    try:
+        return Verdict(check(asyncio.run(_live(world, wanted))), world.struck)
+    except Exception as error:
+        error.add_note(f"seed {seed}")
+        raise
 
 
 def judge_mutant(seed: int, mutant: Mutant) -> Report:
     """The same for a product that is broken."""
+    world = Simulation(seed)
+    wanted = Wanted(
+        faults=mutant.faults,
+        requests=mutant.requests,
+        transactions=mutant.transactions,
+        traps=0,
+    )
+    with mutant.break_it(world):
+        return check(asyncio.run(_live(world, wanted)))
 
-    async def simulate_broken() -> History:
-        _be_quiet()
-        world = Simulation(seed)
-        with mutant.break_it(world):
-            return await Luck(world, mutant.faults, mutant.requests, mutant.transactions).live()
 
-    return check(asyncio.run(simulate_broken()))
+async def simulate(seed: int) -> History:
+    """Runs the world of a seed to its end."""
+    return await _live(*_draw(seed))
 
 
-def _be_quiet() -> None:
+async def _live(world: Simulation, wanted: Wanted) -> History:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    return await Luck(world, wanted).live()
+
+
+def _draw(seed: int) -> tuple[Simulation, Wanted]:
+    world = Simulation(seed)
+    if seed in KEPT_BEFORE_APPLICATIONS:
+        return world, Wanted(transactions=0, traps=0)
+    if seed in KEPT_BEFORE_TRAPS:
+        return world, Wanted(traps=0)
+    world.config = ShardConfig(refresh_us=world.source("refresh").choice(REFRESHES_S) * SECOND_US)
+    return world, Wanted()

@@ -12,10 +12,11 @@ from msgspec import Struct
 from tests.checker.records import Offset
 from tests.sim.applications import Applications
 from tests.sim.clients import Clients
+from tests.sim.fates import Fate, Trap, Weather
 from tests.sim.former import watch_runs
 from tests.sim.logbook import Logbook, run_row
 from tests.sim.machine import Machine
-from tests.sim.network import Line, Weather
+from tests.sim.network import Line
 from tests.sim.scene import Scene
 from tests.sim.workers import Road, Workers
 
@@ -60,6 +61,9 @@ class Simulation:
         self.workers = Workers(scene, self.source("workers"))
         self.clients = Clients(scene, self.source("clients"))
         self.applications = Applications(scene, self.source("applications"))
+        self.config = ShardConfig()
+        self.traps: dict[str, Trap] = {}  # by the name of the statement
+        self.struck: set[tuple[str, Fate]] = set()  # which fates statements have had
         self.processes: dict[str, Process] = {}
         self.leaving: set[str] = set()  # of their names
         self._ended: list[asyncio.Task[None]] = []
@@ -94,11 +98,13 @@ class Simulation:
             clock=DatabaseClock(machine, self._sample(machine)),
             random=random,
         )
-        shard = Shard(around, ShardConfig())
+        shard = Shard(around, self.config)
         task = asyncio.get_running_loop().create_task(shard.run(), name=name)
         process = Process(name, machine, line, shard, task)
         line.crash = lambda: self.crash(process)
         line.joined = lambda shard_id: self.logbook.joined(name, shard_id)
+        line.trap = lambda statement: self._trap(process, statement)
+        line.struck = lambda statement, fate: self.struck.add((statement, fate))
         self.processes[name] = process
         self.logbook.born(name)
         return process
@@ -122,12 +128,19 @@ class Simulation:
         self.logbook.fault("leave", from_us, self.now_us(), process.name)
         self._bury(process)
 
+    async def lay_trap(self, statement: str, fate: Fate) -> Process:
+        """Lets the next statement of a name have a fate, and gives whose it was."""
+        trap = Trap(fate, asyncio.get_running_loop().create_future())
+        self.traps.setdefault(statement, trap)
+        return await trap.sprung
+
     def step_clock(self, by_us: int) -> None:
-        """Sets the database's clock to another time."""
+        """Sets the database's clock to another time; back, it prolongs the leases of the dead."""
         self.offset_us += by_us
         now_us = self.now_us()
         self.logbook.offsets.append(Offset(from_us=now_us, offset_us=self.offset_us))
-        self.logbook.fault("clock", now_us, now_us + 5 * SECOND_US)
+        prolonged_us = -by_us if by_us < 0 and self._has_left_leases() else 0
+        self.logbook.fault("clock", now_us, now_us + max(prolonged_us, 5 * SECOND_US))
 
     def heal(self) -> None:
         """Nothing is broken any more, and somebody is there."""
@@ -135,6 +148,7 @@ class Simulation:
             process.line.weather = Weather()
             if process.machine.is_frozen:
                 process.machine.thaw()
+        self.traps.clear()
         self.fare(Weather(), loss=0.0)
         self.workers.is_calm = True
         if not self.processes:
@@ -165,9 +179,21 @@ class Simulation:
             task.cancel()
         await self.clock.run_ready()
 
+    def _trap(self, process: Process, statement: str) -> Fate | None:
+        trap = self.traps.pop(statement, None)
+        if trap is None:
+            return None
+        trap.sprung.set_result(process)
+        return trap.fate
+
     def _bury(self, process: Process) -> None:
         if self.processes.pop(process.name, None) is not None:
             self._ended.append(process.task)
+
+    def _has_left_leases(self) -> bool:
+        """Whether somebody has died whose lease is still there."""
+        living = {one for name in self.processes for one in self.logbook.lives[name].shards}
+        return any(str(shard_id) not in living for shard_id in self.tables.shards)
 
     def _sample(self, machine: Machine) -> ClockSample:
         now_ns = machine.now_ns()
