@@ -104,7 +104,9 @@ class Applications:
         return "unknown" if lost < self.loss else "ok"
 
     def _definition(self, job_id: UUID, step: str) -> Definition:
-        definition = draw_definition(self._random, job_id, 1, self._scene.database_us())
+        definition = draw_definition(
+            self._random, job_id, 1, self._scene.database_us(), self._scene.zone
+        )
         if step != "schedule_at":
             return definition
         now_us = self._scene.database_us()

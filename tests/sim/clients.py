@@ -81,7 +81,9 @@ class Clients:
     async def create(self) -> None:
         tenant_id = self._random.choice(self._tenants)
         job_id = UUID(int=self._random.getrandbits(128), version=4)
-        definition = draw_definition(self._random, job_id, self._mark(), self._scene.database_us())
+        definition = draw_definition(
+            self._random, job_id, self._mark(), self._scene.database_us(), self._scene.zone
+        )
         job = self._job(job_id, tenant_id, definition)
         due_us = self._first_us(job)
         self._known[job_id] = (job, definition)
@@ -116,7 +118,7 @@ class Clients:
             return
         definition = replace(
             definition,
-            schedule=draw_schedule(self._random, self._scene.database_us()),
+            schedule=draw_schedule(self._random, self._scene.database_us(), self._scene.zone),
             mark=self._mark(),
         )
         changed = self._job(job.job_id, job.tenant_id, definition)

@@ -15,3 +15,4 @@ class Scene(Struct, frozen=True):
     store: MemoryStore
     database_us: Callable[[], int]
     logbook: Logbook
+    zone: str | None  # where the clocks change

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from random import Random
 
 import structlog
 from msgspec import Struct
@@ -11,11 +12,8 @@ from tests.checker.records import History
 from tests.sim.fates import Fate
 from tests.sim.luck import Luck, Wanted
 from tests.sim.mutants import Mutant
-from tests.sim.simulation import SECOND_US, Simulation
-
-from wheelsched.config import ShardConfig
-
-REFRESHES_S = (2, 10, 60)
+from tests.sim.setting import draw_setting
+from tests.sim.simulation import Simulation
 
 # Seeds that have found something, and what it was. They run always; a change of what the simulation
 # draws may make one of them look elsewhere. Each finds its world without what was added since.
@@ -83,10 +81,8 @@ async def _live(world: Simulation, wanted: Wanted) -> History:
 
 
 def _draw(seed: int) -> tuple[Simulation, Wanted]:
-    world = Simulation(seed)
     if seed in KEPT_BEFORE_APPLICATIONS:
-        return world, Wanted(transactions=0, traps=0)
+        return Simulation(seed), Wanted(transactions=0, traps=0)
     if seed in KEPT_BEFORE_TRAPS:
-        return world, Wanted(traps=0)
-    world.config = ShardConfig(refresh_us=world.source("refresh").choice(REFRESHES_S) * SECOND_US)
-    return world, Wanted()
+        return Simulation(seed), Wanted(traps=0)
+    return Simulation(seed, draw_setting(Random(f"{seed} setting"))), Wanted()

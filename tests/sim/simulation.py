@@ -18,6 +18,7 @@ from tests.sim.logbook import Logbook, run_row
 from tests.sim.machine import Machine
 from tests.sim.network import Line
 from tests.sim.scene import Scene
+from tests.sim.setting import PLAIN, Setting
 from tests.sim.workers import Road, Workers
 
 from wheelsched.api.drafts import judge_draft
@@ -31,7 +32,6 @@ from wheelsched.testing import MemoryStore, VirtualClock
 MS = 1_000_000
 SECOND = 1_000 * MS
 SECOND_US = 1_000_000
-START_US = 1_800_000_000 * SECOND_US
 DRIFTS_PPM = (0, 20, -20, 50, -50, 400, -400)  # quartz, and what some call a virtual machine
 CALM_S = 75  # after everything was healed: a refresh, and the longest chain of attempts
 
@@ -49,19 +49,20 @@ class Process(Struct, eq=False):
 class Simulation:
     """One world."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, setting: Setting = PLAIN) -> None:
         self.seed = seed
+        self._start_us = setting.start_us
+        self._config = ShardConfig(refresh_us=setting.refresh_us)
         self.clock = VirtualClock(10**15)
         self._began_ns = self.clock.now_ns()
         self.offset_us = 0
         self.store = MemoryStore(self.database_us)
         self.tables = self.store._tables
         self.logbook = Logbook(self.now_us)
-        scene = Scene(self.clock, self.store, self.database_us, self.logbook)
+        scene = Scene(self.clock, self.store, self.database_us, self.logbook, setting.zone)
         self.workers = Workers(scene, self.source("workers"))
         self.clients = Clients(scene, self.source("clients"))
         self.applications = Applications(scene, self.source("applications"))
-        self.config = ShardConfig()
         self.traps: dict[str, Trap] = {}  # by the name of the statement
         self.struck: set[tuple[str, Fate]] = set()  # which fates statements have had
         self.processes: dict[str, Process] = {}
@@ -76,7 +77,7 @@ class Simulation:
 
     def now_us(self) -> int:
         """The reference: it never steps."""
-        return START_US + (self.clock.now_ns() - self._began_ns) // 1_000
+        return self._start_us + (self.clock.now_ns() - self._began_ns) // 1_000
 
     def database_us(self) -> int:
         return self.now_us() + self.offset_us
@@ -98,7 +99,7 @@ class Simulation:
             clock=DatabaseClock(machine, self._sample(machine)),
             random=random,
         )
-        shard = Shard(around, self.config)
+        shard = Shard(around, self._config)
         task = asyncio.get_running_loop().create_task(shard.run(), name=name)
         process = Process(name, machine, line, shard, task)
         line.crash = lambda: self.crash(process)

@@ -10,12 +10,16 @@ from tests.sim.workers import TEMPERS
 SECOND_US = 1_000_000
 ZONES = ("UTC", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu")
 SECONDS = ("*/2", "*/3", "*/5", "*/7", "*/10", "*/15", "1,4,9,33", "*", "0", "30")
+MINUTES = ("*", "*/30", "0", "0-1", "29,59", "59,0", "30,31", "45")
+HOURS = ("*", "*/2", "0-3", "1", "2", "1-2", "0,3")
 
 
-def draw_definition(random: Random, job_id: UUID, mark: int, now_us: int) -> Definition:
+def draw_definition(
+    random: Random, job_id: UUID, mark: int, now_us: int, zone: str | None
+) -> Definition:
     temper = random.choice(TEMPERS)
     return Definition(
-        schedule=draw_schedule(random, now_us),
+        schedule=draw_schedule(random, now_us, zone),
         url=f"http://{temper}-{job_id.hex[:8]}.example/hook",
         mark=mark,
         overlap=random.choice(("skip", "skip", "queue", "allow", "cancel")),
@@ -27,16 +31,20 @@ def draw_definition(random: Random, job_id: UUID, mark: int, now_us: int) -> Def
     )
 
 
-def draw_schedule(random: Random, now_us: int) -> Schedule:
+def draw_schedule(random: Random, now_us: int, zone: str | None) -> Schedule:
+    """`zone` is where the clocks change these days, if they do: there hours count too."""
+    if zone is not None and random.random() < 0.4:
+        fields = (random.choice(SECONDS), random.choice(MINUTES), random.choice(HOURS))
+        return Schedule(kind="cron", cron=f"{' '.join(fields)} * * *", timezone=zone)
     jitter_us = random.choice((0, 0, 0, 0, 500_000, 1_500_000))
     match random.randint(0, 5):
         case 0 | 1 | 2:
-            zone = random.choice(ZONES)
+            elsewhere = random.choice(ZONES)
             second = random.choice(SECONDS)
             return Schedule(
                 kind="cron",
                 cron=f"{second} * * * * *",
-                timezone=zone,
+                timezone=elsewhere,
                 jitter_us=0 if second == "*" else jitter_us,
             )
         case 3:
