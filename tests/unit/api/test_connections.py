@@ -131,7 +131,7 @@ async def test_a_body_that_ends_in_the_middle_is_no_fault_of_the_api() -> None:
             assert (await line.answer()).status == 400
 
 
-@pytest.mark.parametrize("body", [b"no gzip", gzip.compress(b'{"name": 1}')])
+@pytest.mark.parametrize("body", [b"no gzip", gzip.compress(b'{"name": 1}', mtime=0)])
 async def test_nothing_is_unpacked(body: bytes) -> None:
     async with serving() as api:
         for encoding in ("gzip", "deflate", "br", "x"):
