@@ -14,6 +14,7 @@ import asyncpg
 import pytest
 from tests.postgres import temporary_database
 
+from wheelsched.core.partition import partition_of
 from wheelsched.store.connection import Connection, use_plain_values
 from wheelsched.store.database import PLANNING
 from wheelsched.store.queries import load_queries
@@ -252,7 +253,7 @@ async def test_a_change_of_a_job_does_not_read_its_history(api: Connection) -> N
         "SELECT make_days(ARRAY(SELECT current_date - n FROM generate_series(-1, 31) AS n))"
     )
     await api.execute(LONG_HISTORY, job_id, SHARD)
-    check(await explain(api, "list_too_late", job_id), 1)
+    check(await explain(api, "list_too_late", job_id, partition_of(job_id)), 61)  # an hour of it
     check(await explain(api, "withdraw_armed", job_id, "paused"), 1)
     assert await api.fetchval("SELECT count(*) FROM runs WHERE state = 'skipped'") == 1
 

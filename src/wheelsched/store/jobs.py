@@ -13,6 +13,7 @@ import asyncpg
 from wheelsched.core.audit import changed
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Draft, Job, JobState, RunKey, SkipReason
+from wheelsched.core.partition import partition_of
 from wheelsched.errors import JobChanged, JobNameTaken, JobNotFound, JobNotPausable
 from wheelsched.ports import Acknowledged, Caller, Deleted, JobFilter, Registration, planned
 from wheelsched.store.audit import note
@@ -224,5 +225,5 @@ async def _acknowledged(connection: Connection, job_id: UUID) -> Acknowledged:
 
 
 async def _too_late(connection: Connection, job_id: UUID) -> tuple[RunKey, ...]:
-    late = await connection.fetch(QUERIES["list_too_late"], job_id)
+    late = await connection.fetch(QUERIES["list_too_late"], job_id, partition_of(job_id))
     return tuple(RunKey(job_id, row["due_at"]) for row in late)

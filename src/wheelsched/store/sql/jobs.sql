@@ -114,10 +114,17 @@ USING ended
 WHERE retries.job_id = ended.job_id AND retries.due_at = ended.due_at;
 
 -- name: list_too_late
--- One that is handed over is running before it is sent: nothing withdraws it.
+-- One that is handed over is running before it is sent: nothing withdraws it. What is unfinished
+-- and may still be sent was due since the mark of the partition; an hour is the most that is read.
 SELECT due_at FROM runs
 WHERE job_id = $1
-  AND due_at > statement_timestamp() - interval '10 seconds'
+  AND due_at > (
+      SELECT greatest(
+          least(live_since, statement_timestamp() - interval '10 seconds'),
+          statement_timestamp() - interval '1 hour'
+      )
+      FROM partitions WHERE partition = $2
+  )
   AND (
       state = 'armed' AND NOT had_retry AND due_at <= clock_timestamp() + interval '1 second'
       OR state = 'running' AND started_at IS NULL
@@ -129,5 +136,4 @@ SELECT runs.due_at
 FROM retries JOIN runs ON runs.job_id = retries.job_id AND runs.due_at = retries.due_at
 WHERE retries.job_id = $1
   AND runs.state = 'armed'
-  AND runs.retry_at > clock_timestamp() - interval '10 seconds'
 ORDER BY runs.due_at;
