@@ -6,7 +6,9 @@ a job of which that is true is not touched again: the request may still be under
 
 import asyncio
 import time
+from collections.abc import Callable
 from random import Random
+from uuid import UUID
 
 import aiohttp
 import msgspec
@@ -18,6 +20,7 @@ TIMEOUT_S = 5.0
 BULK_TIMEOUT_S = 120.0
 TENANT = "00000000-0000-4000-8000-000000000001"  # of programs of this machine
 MS = 1_000
+VERBS = ("create",) * 3 + ("toggle", "edit", "trigger", "backfill", "delete", "cancel")
 
 
 def now_us() -> int:
@@ -43,6 +46,7 @@ class Client:
         self.ids: dict[str, str] = {}
         self._definitions: dict[str, Definition] = {}
         self._doubtful: set[str] = set()
+        self._gone: set[str] = set()
         self._marks = 0
 
     async def close(self) -> None:
@@ -50,8 +54,12 @@ class Client:
 
     @property
     def settled(self) -> list[str]:
-        """The jobs whose state is known."""
-        return [name for name in self.ids if name not in self._doubtful]
+        """The jobs whose state is known, and that are there."""
+        return [name for name in self.ids if name not in self._doubtful | self._gone]
+
+    def by_id(self) -> list[Request]:
+        """The requests with the ids of their jobs, as far as they are known."""
+        return [replace(one, job=self.ids.get(one.job, one.job)) for one in self.requests]
 
     async def create_all(self, definitions: dict[str, Definition], batch: int = 1) -> None:
         """Registers many at once, while all is well."""
@@ -92,6 +100,25 @@ class Client:
             (due_us,) = _due_times(answered.body["run_ids"])
         self._note("trigger", name, answered, due_us=due_us)
 
+    async def backfill(self, name: str, since_us: int, until_us: int) -> None:
+        document = {"since": _instant(since_us), "until": _instant(until_us)}
+        answered = await self._send("POST", f"jobs/{self.ids[name]}/backfill", document)
+        filled_us = _due_times(answered.body.get("run_ids", ()))
+        bounds = {"since_us": since_us, "until_us": until_us}
+        self._note("backfill", name, answered, filled_us=filled_us, **bounds)
+
+    async def delete(self, name: str) -> None:
+        self._note("delete", name, await self._send("DELETE", f"jobs/{self.ids[name]}", None))
+        self._gone.add(name)
+
+    async def cancel(self, name: str) -> None:
+        """The run of a job that is due once, if it is there already."""
+        due_us = self._definitions[name].schedule.at_us
+        run_id = f"{UUID(self.ids[name]).hex}-{due_us}"
+        answered = await self._send("POST", f"runs/{run_id}/cancel", None)
+        in_time = answered.body.get("in_time") is True
+        self._note("cancel", name, answered, due_us=due_us, in_time=in_time)
+
     async def _send(
         self, method: str, path: str, document: object, timeout_s: float = TIMEOUT_S
     ) -> Answered:
@@ -127,9 +154,7 @@ class Client:
         verb: Verb,
         name: str,
         answered: Answered,
-        *,
-        definition: Definition | None = None,
-        due_us: int | None = None,
+        **noted: object,
     ) -> None:
         if answered.result != "ok":
             self._doubtful.add(name)
@@ -141,9 +166,8 @@ class Client:
                 sent_us=answered.sent_us,
                 answered_us=answered.answered_us,
                 result=answered.result,
-                definition=definition,
-                due_us=due_us,
                 too_late=_due_times(answered.body.get("too_late", ())),
+                **noted,  # type: ignore[arg-type] # the fields of a request
             )
         )
 
@@ -175,10 +199,13 @@ def at_seconds(field: str, url: str, **fields: object) -> Definition:
 class Trickle:
     """A client that asks for something a few times a second, as a seed decides."""
 
-    def __init__(self, client: Client, url: str, random: Random) -> None:
+    def __init__(
+        self, client: Client, url: str, random: Random, database_us: Callable[[], int]
+    ) -> None:
         self._client = client
         self._url = url
         self._random = random
+        self._database_us = database_us  # by which everything is due
         self._count = 0
         self._paused: set[str] = set()
 
@@ -197,11 +224,17 @@ class Trickle:
 
     async def _one(self) -> None:
         busy = [name for name in self._client.settled if name.startswith("busy-")]
-        verb = self._random.choice(["create", "create", "toggle", "edit", "trigger"])
-        if verb == "create" or not busy:
+        verb = self._random.choice(VERBS)
+        once = [name for name in self._client.settled if name.startswith("new-")]
+        if verb in ("delete", "cancel") and once:
+            await getattr(self._client, verb)(once[-1])  # which is the likeliest to be due yet
+            return
+        if verb in ("create", "delete", "cancel") or not busy:
             self._count += 1
             ahead_us = self._random.randint(1_500_000, 4_000_000)
-            await self._client.create(f"new-{self._count}", once_at(now_us() + ahead_us, self._url))
+            await self._client.create(
+                f"new-{self._count}", once_at(self._database_us() + ahead_us, self._url)
+            )
             return
         name = self._random.choice(busy)
         match verb:
@@ -213,6 +246,9 @@ class Trickle:
                 self._paused.add(name)
             case "edit":
                 await self._client.edit(name)
+            case "backfill":
+                until_us = self._database_us() // MS * MS
+                await self._client.backfill(name, until_us - 5_000 * MS, until_us)
             case _:
                 await self._client.trigger(name)
 

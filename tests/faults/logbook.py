@@ -36,7 +36,7 @@ RUNS = f"""
 SELECT job_id::text AS job, {US.format("due_at")} AS due_us, tenant_id::text AS tenant, partition,
     state, trigger, attempt, token, shard::text, {US.format("armed_at")} AS armed_at_us,
     {US.format("finished_at")} AS finished_at_us, skip_reason, missed_count,
-    {US.format("missed_since")} AS missed_since_us
+    {US.format("missed_since")} AS missed_since_us, {US.format("backfill_of")} AS backfill_of_us
 FROM {{0}} ORDER BY job_id, due_at
 """
 JOBS = f"""

@@ -189,7 +189,7 @@ class World:
 
     async def trickle(self) -> None:
         """Lets a client change things from now on."""
-        trickle = Trickle(self.client, f"{self.worker.url}/ok", self.random)
+        trickle = Trickle(self.client, f"{self.worker.url}/ok", self.random, self._database_us)
         await trickle.prepare()
         self._trickling = asyncio.create_task(trickle.run(self._stopped))
 
@@ -213,10 +213,9 @@ class World:
 
     async def quiesce(self, healed_us: int) -> None:
         """Waits until everything that was due by then has come to its end."""
-        offset_us = self.logbook.offsets[-1].offset_us if self.logbook.offsets else 0
+        until = _timestamp(self._database_us(healed_us))
 
         async def is_quiet(connection: Connection) -> bool:
-            until = _timestamp(healed_us + offset_us)
             unfinished = await connection.fetchval(UNFINISHED, until)
             return not unfinished and not await connection.fetchval(OVERDUE, until)
 
@@ -243,7 +242,7 @@ class World:
                 f"the machine itself stalled {len(stalls_us)} times, up to {longest_s:.1f} s"
             )
         records = (self.worker.records, self.other.records)
-        said = (self.client.requests, records)
+        said = (self.client.by_id(), records)
         history = await read_history(self.server, self.database, self.logbook, healed_us, said)
         if IS_KEPT:
             (self.directory / "history.json").write_bytes(msgspec.json.encode(history))
@@ -254,6 +253,11 @@ class World:
             returns_us=tuple(self.logbook.returns_us),
             is_faultless=self.is_faultless,
         )
+
+    def _database_us(self, at_us: int | None = None) -> int:
+        """What the database's clock shows, now or when the reference shows `at_us`."""
+        offset_us = self.logbook.offsets[-1].offset_us if self.logbook.offsets else 0
+        return (now_us() if at_us is None else at_us) + offset_us
 
     async def _ask_for_errors(self) -> None:
         """Notes how exact the shards say that their clocks are."""
