@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tests.checker.excuses import is_doubtful
 from tests.checker.findings import Evidence, Finding
 from tests.checker.oracle import due_times
 from tests.checker.records import FINAL, RunRow
@@ -72,7 +73,9 @@ def _invented(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator[
     allowed = story.allowed()
     for run in runs:
         is_known = run.trigger != "schedule" or run.due_us in allowed
-        if not is_known:
+        if not is_known and not (
+            is_doubtful(evidence, run.due_us) and _was_ever_due(story, run.due_us)
+        ):
             if run.state == "skipped" and (
                 run.missed_since_us in allowed
                 or (run.skip_reason in WITHDRAWN and _was_ever_due(story, run.due_us))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.checker.excuses import is_unsettled, tolerance_us, unwritten_by
+from tests.checker.excuses import is_doubtful, is_unsettled, tolerance_us, unwritten_by
 from tests.checker.findings import Evidence, Finding
 from tests.checker.records import Arrival, RunRow
 from tests.checker.story import ENDING, Story
@@ -103,6 +103,8 @@ def _is_live(evidence: Evidence, run: RunRow, arrivals: list[Arrival], at_us: in
         return False
     over_us = run.finished_at_us - times.database_us(at_us)
     if over_us <= tolerance_us(evidence, at_us) or times.is_stepped(arrivals[0].at_us, at_us):
+        return False
+    if is_doubtful(evidence, run.finished_at_us):
         return False
     return not _is_forgotten(evidence, arrivals, at_us)
 

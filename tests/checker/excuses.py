@@ -26,10 +26,10 @@ def is_unsettled(evidence: Evidence, at_us: int) -> bool:
     )
 
 
-def is_doubtful(evidence: Evidence, written_us: int) -> bool:
-    """Whether a shard may have written a time that was not the database's any more."""
+def is_doubtful(evidence: Evidence, taken_us: int) -> bool:
+    """Whether a shard may have taken a time for the database's that was not so any more."""
     offsets_us = (0, *(offset.offset_us for offset in evidence.history.offsets))
-    return any(is_unsettled(evidence, written_us - offset_us) for offset_us in offsets_us)
+    return any(is_unsettled(evidence, taken_us - offset_us) for offset_us in offsets_us)
 
 
 def whole_since(evidence: Evidence, from_us: int, for_us: int, kinds: tuple[str, ...]) -> int:

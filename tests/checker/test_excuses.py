@@ -234,3 +234,29 @@ def test_what_was_due_before_the_clock_was_set_back_is_not_early_after() -> None
     again = {"at_us": at(45), "answered_us": at(45), "attempt": 2, "token": token(1, 31)}
     history = and_also(changed_arrival(back, 30, answer="failed"), arrival(30, **again))
     assert 30 not in early(history)
+
+
+def test_who_has_not_noticed_a_step_back_may_fire_what_is_due_no_more() -> None:
+    """The job is deleted before the database's clock comes to 40 s again."""
+    back = replace(quiet(), offsets=(Offset(from_us=at(38), offset_us=-30 * SECOND),))
+    history = and_also(back, request("delete", 44))
+    invented = {one.due_us for one in check(history).findings if one.name == "invented"}
+    assert at(40) not in invented
+    assert at(50) in invented
+
+
+def test_an_end_by_a_clock_that_was_set_back_is_none_of_later() -> None:
+    """The runs of 40 s and 41 s end by the clock as it was, which the database's is behind."""
+    skip = replace(
+        DEFINITION, overlap="skip", schedule=replace(DEFINITION.schedule, cron="* * * * * *")
+    )
+    history = replace(quiet(), requests=(request("create", 0, definition=skip),))
+    history = and_also(history, run(41), arrival(41))
+
+    def overlaps(stepped_s: float) -> bool:
+        step = Offset(from_us=at(stepped_s), offset_us=-30 * SECOND)
+        found = check(replace(history, offsets=(step,))).findings
+        return any((one.name, one.due_us) == ("overlapping", at(41)) for one in found)
+
+    assert not overlaps(39.5)
+    assert overlaps(33)
