@@ -81,7 +81,18 @@ def _invented(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator[
                 or (run.skip_reason in WITHDRAWN and _was_ever_due(story, run.due_us))
             ):
                 continue
+            if (
+                run.state == "cancelled"
+                and _was_asked(story, run)
+                and _was_ever_due(story, run.due_us)
+            ):
+                continue
             yield Finding("invented", run.job, run.due_us, f"{run.state} {run.skip_reason}")
+
+
+def _was_asked(story: Story, run: RunRow) -> bool:
+    """Whether somebody has cancelled a run, which was armed ahead: its job may have gone since."""
+    return any(one.verb == "cancel" and one.due_us == run.due_us for one in story.requests)
 
 
 def _was_ever_due(story: Story, due_us: int) -> bool:

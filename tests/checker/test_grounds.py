@@ -111,6 +111,14 @@ def test_nothing_is_cancelled_that_nobody_has_asked_for() -> None:
     assert "groundless" in check(another).names
 
 
+def test_a_run_that_was_cancelled_before_its_job_was_paused_is_not_invented() -> None:
+    cancelled = unsent(quiet(), 30, state="cancelled", finished_at_us=at(25))
+    paused = and_also(cancelled, request("pause", 28))
+    assert at(30) in {one.due_us for one in check(paused).findings if one.name == "invented"}
+    asked = and_also(paused, request("cancel", 25, due_us=at(30), in_time=True))
+    assert at(30) not in {one.due_us for one in check(asked).findings if one.name == "invented"}
+
+
 def test_a_run_is_cancelled_in_favour_of_another_by_that_policy_alone() -> None:
     history = changed_run(quiet(), 30, state="cancelled", finished_at_us=at(40))
     create = request("create", 0, definition=replace(DEFINITION, overlap="cancel"))

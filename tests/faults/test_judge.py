@@ -166,6 +166,7 @@ def test_what_a_pause_skips_with_a_row_is_not_lost(seen: Observation) -> None:
         skip_reason="paused",
         missed_count=count,
         missed_since_us=earliest_us,
+        finished_at_us=run.due_us + 20_001,
         token=None,
         armed_at_us=None,
     )
