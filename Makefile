@@ -131,7 +131,7 @@ types: setup ## mypy, and the stubs of the extensions against the extensions
 
 dist: setup ## build the sdist and the wheel
 	rm -rf dist
-	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m build --no-isolation --outdir dist
 
 check: lint types dist test ## what CI runs
 
