@@ -25,17 +25,19 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-build-isolation --group dev --editable .
 	@touch $@
 
+# An installation builds the extension itself: what is older than it is built.
 $(VENV)/.built: $(VENV)/.installed $(EXTENSION)
-	$(BIN)/python setup.py --quiet build_ext --inplace
+	@test -z "$$(find $(EXTENSION) -newer $<)" || $(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
 demo: setup ## 20,000 jobs at one instant, a shard killed in the middle, and what arrived
 	$(BIN)/wheelsched demo
 
-# One more than there are cores: what waits for a lease to end needs none.
-WORKERS := $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+# Two more than there are cores: what waits for a lease to end needs none. The order is that of
+# `tests/conftest.py`: the longest first.
+WORKERS := $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 test: setup ## the tests, a quarter of an hour on two cores
-	$(PYTEST) -m "not long" -n $(WORKERS) --dist loadfile
+	$(PYTEST) -m "not long" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-long: setup ## the tests with many more cases each: hours
 	HYPOTHESIS_PROFILE=long $(PYTEST)
@@ -115,7 +117,7 @@ $(NODE_PEERS:%=$(PEERS)/%/.installed): $(PEERS)/%/.installed: benchmarks/peers/n
 	@touch $@
 
 # One that cannot be installed is shown as failed.
-bench-peers: setup ## what others do, on the same Postgres, with the same work: about an hour
+bench-peers: setup ## what others do, on the same Postgres, with the same work: half an hour
 	-$(MAKE) --keep-going $(PYTHON_PEERS:%=$(PEERS)/%/.installed) $(NODE_PEERS:%=$(PEERS)/%/.installed)
 	$(BENCH) bench_peers.py
 
@@ -133,7 +135,9 @@ dist: setup ## build the sdist and the wheel
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist
 
-check: lint types dist test ## what CI runs
+check: setup ## what CI runs
+	$(MAKE) --jobs=2 --output-sync types dist lint
+	$(MAKE) test
 
 clean: ## remove everything that was built
 	rm -rf $(VENV) build dist src/*.egg-info

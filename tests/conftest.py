@@ -26,6 +26,28 @@ settings.register_profile(
 settings.register_profile("long", settings.get_profile("default"), max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+# What takes longest comes first: all others would wait for a long file that was begun last. The
+# simulation takes all cores, so it comes after the tests of real processes.
+FIRST = (
+    "tests/faults/",
+    "tests/e2e/",
+    "tests/sim/",
+    "tests/integration/",
+    "tests/unit/shard/test_crowd_left_behind.py",
+    "tests/unit/api/test_against_openapi.py",
+    "tests/property/",
+    "tests/contract/",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    found = (turn for turn, path in enumerate(FIRST) if item.nodeid.startswith(path))
+    return next(found, len(FIRST))
+
 
 @pytest.fixture(autouse=True)
 def plain_logs() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from tests.forks import run_forked
 from tests.postgres import reachable_directory
 
 PROGRAM = [sys.executable, "-m", "wheelsched"]
@@ -33,8 +34,10 @@ class RunningStack(Struct, frozen=True, kw_only=True):
     secret: str
 
     def run(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
-        """What a command prints, if it ends with that code."""
-        return run(*arguments, code=code, stdin=stdin, environment={"WHEELSCHED_URL": self.url})
+        """What a command prints, stderr last, if it ends with that code."""
+        environment = clean_environment() | {"WHEELSCHED_URL": self.url}
+        done = run_forked(arguments, stdin, environment, GENEROUS_S)
+        return _printed(arguments, done.code, done.stdout, done.stderr, expected=code)
 
     def run_on_terminal(self, *arguments: str, width: int) -> list[str]:
         """The lines that a command shows on a terminal of that width."""
@@ -81,8 +84,14 @@ def run(
         check=False,
         env=clean_environment() | (environment or {}),
     )
-    assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout + done.stderr
+    return _printed(arguments, done.returncode, done.stdout, done.stderr, expected=code)
+
+
+def _printed(
+    arguments: tuple[str, ...], code: int | None, stdout: str, stderr: str, *, expected: int
+) -> str:
+    assert code == expected, f"{arguments}: {code}\n{stdout}\n{stderr}"
+    return stdout + stderr
 
 
 def clean_environment() -> dict[str, str]:
