@@ -5,6 +5,7 @@ A day's table is never analysed before it is used, so neither is it here.
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -206,6 +207,24 @@ async def test_settle_looks_every_run_up_by_its_key(shard: Connection) -> None:
         *([None] * BATCH, [None] * BATCH, [None] * BATCH),
     )
     check(plan, BATCH)
+
+
+@pytest.mark.parametrize(
+    "name", ["arm", "arm_missed", "arm_retries", "adopt", "recheck", "settle", "note_stale"]
+)
+async def test_what_is_planned_while_all_is_empty_looks_up_by_key_too(
+    database: str, name: str
+) -> None:
+    """A day's table is planned with before it is used, and the plan is kept."""
+    async with connected(database, "shard") as shard:
+        unknown = ["NULL"] * len((await shard.prepare(QUERIES[name])).get_parameters())
+        await shard.execute(f"PREPARE statement AS {QUERIES[name]}")
+        execute = f"EXECUTE statement ({', '.join(unknown)})"
+        document = await shard.fetchval(f"EXPLAIN (FORMAT json) {execute}")
+    big = re.compile("timers|runs|attempts")
+    for node in nodes(json.loads(document)[0]["Plan"]):
+        if "Scan" in node["Node Type"] and big.match(node.get("Relation Name", "")):
+            assert "job_id = " in node.get("Index Cond", node.get("Recheck Cond", "")), node
 
 
 async def test_adopt_and_recheck_look_every_run_up_by_its_key(shard: Connection) -> None:

@@ -29,12 +29,15 @@ QUERIES = load_queries("session.sql")
 # A shard's statements look every row of a batch up by its key, whatever the statistics say: those
 # of a table that began today, or of a second that was never there before, are always wrong, and
 # a hash join over a day of runs that "has one row" is a batch that takes seconds. One plan for
-# all batches also saves planning over every day of history. The other roles join batches with
-# each other, for which a plan has to know their lengths.
+# all batches also saves planning over every day of history; it is made while tomorrow's table is
+# empty, and must not read the whole of it then. The other roles join batches with each other, for
+# which a plan has to know their lengths.
 LOOK_UP_BY_KEY = {
     "plan_cache_mode": "force_generic_plan",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_seqscan": "off",
+    "random_page_cost": "1.1",
 }
 KNOW_LENGTHS = {"plan_cache_mode": "force_custom_plan"}
 PLANNING = {"shard": LOOK_UP_BY_KEY, "api": KNOW_LENGTHS, "owner": KNOW_LENGTHS}

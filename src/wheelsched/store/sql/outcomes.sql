@@ -1,7 +1,8 @@
 -- name: settle
 -- Fenced by token: a run that was taken over has another. Only a live run is changed, so that a
--- replay changes nothing. An ending comes once for the stretch of runs that share it.
-WITH given AS (
+-- replay changes nothing. An ending comes once for the stretch of runs that share it. Put together
+-- before anything is looked up: a plan for tables that are empty looks for all runs of a due time.
+WITH given AS MATERIALIZED (
     SELECT run.job_id, run.token, stretch.first_run + run.place - 1 AS position, stretch.*
     FROM unnest(
         $3::integer[], $4::integer[], $5::timestamptz[], $6::text[], $7::timestamptz[],

@@ -35,13 +35,14 @@ LIMIT $6;
 WITH fence AS MATERIALIZED (
     SELECT shard_id, ARRAY(SELECT partition FROM partitions WHERE owner = $1) AS owned
     FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
-), given AS (
-    SELECT * FROM unnest($3::uuid[], $4::timestamptz[], $5::bigint[], $6::bigint[])
+), given AS MATERIALIZED (
+    SELECT run.*, fence.owned
+    FROM fence, unnest($3::uuid[], $4::timestamptz[], $5::bigint[], $6::bigint[])
         AS run (job_id, due_at, old_token, token)
 ), adopted AS (
     UPDATE runs SET shard = $1, token = given.token
-    FROM given, fence
-    WHERE runs.partition = ANY (fence.owned)
+    FROM given
+    WHERE array_position(given.owned, runs.partition) IS NOT NULL  -- no way to look it up
       AND runs.job_id = given.job_id
       AND runs.due_at = given.due_at
       AND runs.token = given.old_token

@@ -134,18 +134,19 @@ FROM written;
 WITH fence AS MATERIALIZED (
     SELECT shard_id, ARRAY(SELECT partition FROM partitions WHERE owner = $1) AS owned
     FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
-), given AS (
-    SELECT * FROM unnest($3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::bigint[])
+), given AS MATERIALIZED (
+    SELECT retry.*, fence.owned
+    FROM fence, unnest($3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::bigint[])
         AS retry (job_id, due_at, retry_at, token)
 ), armed AS (
     UPDATE runs
     SET state = 'armed', shard = $1, token = given.token, armed_at = clock_timestamp()
-    FROM given, fence
+    FROM given
     WHERE runs.job_id = given.job_id
       AND runs.due_at = given.due_at
       AND runs.retry_at = given.retry_at
       AND runs.state = 'retrying'
-      AND runs.partition = ANY (fence.owned)
+      AND array_position(given.owned, runs.partition) IS NOT NULL  -- no way to look it up
     RETURNING runs.*
 ), marked AS (
     UPDATE retries SET retry_at = NULL
