@@ -1,6 +1,7 @@
 """How late runs were, and whether a fault explains it. And the blind look at labels."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator
 
 from tests.checker.excuses import tolerance_us
@@ -11,22 +12,29 @@ from tests.checker.times import SECOND_US
 
 PROMPT_US = SECOND_US + 100_000  # a hand-over takes a second at most
 RECOVERY_US = 16 * SECOND_US  # from the end of a fault to the first fire
+DRAINED_PER_S = 2_800  # of a crowd that a fault held up, at least: the rate of the design
 SLOW_US = 100_000
+AROUND_US = 2 * SECOND_US  # when one run is plainly late, so are others
 ON_THE_DOT_US = 50_000
 WARM_UP_US = 3 * SECOND_US
 HARMFUL = ("crash", "freeze", "store", "clock", "deaf", "down", "stall")
 
 
 def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
-    for story in evidence.stories.values():
-        if is_hindered(evidence, story):
-            continue
-        expected = story.expected()
+    crowds = Counter(due_us // SECOND_US for _, due_us in evidence.arrivals)
+    prompt = {
+        name: story.expected()
+        for name, story in evidence.stories.items()
+        if not is_hindered(evidence, story)
+    }
+    late_us = sorted(_plainly_late(evidence, prompt))
+    for name, expected in prompt.items():
         for due_us, window in expected.items():
-            arrivals = evidence.arrivals.get((story.job, due_us))
+            arrivals = evidence.arrivals.get((name, due_us))
             if arrivals:
-                yield from _late(evidence, report, arrivals[0], window)
-        yield from _mislabelled(evidence, story, expected)
+                crowd = crowds[due_us // SECOND_US]
+                yield from _late(evidence, report, arrivals[0], window, crowd)
+        yield from _mislabelled(evidence, name, expected, late_us)
 
 
 def is_hindered(evidence: Evidence, story: Story) -> bool:
@@ -40,8 +48,9 @@ def is_hindered(evidence: Evidence, story: Story) -> bool:
 
 
 def _late(
-    evidence: Evidence, report: Report, arrival: Arrival, window: Window
+    evidence: Evidence, report: Report, arrival: Arrival, window: Window, crowd: int
 ) -> Iterator[Finding]:
+    """Whether a run was late; `crowd` is how many were due in the same second."""
     times = evidence.times
     jitter_us = window.definition.schedule.jitter_us
     due_us = times.instant_us(arrival.due_us, arrival.at_us) + jitter_us
@@ -52,26 +61,48 @@ def _late(
     if not faults and arrival.at_us - due_us > PROMPT_US:
         yield Finding("late", arrival.job, arrival.due_us, f"{arrival.at_us - due_us} us")
     healed_us = max([due_us, *(fault.until_us for fault in faults)])
-    if arrival.at_us - healed_us > RECOVERY_US:
+    if arrival.at_us - healed_us > RECOVERY_US + crowd * SECOND_US // DRAINED_PER_S:
         yield Finding("too_late", arrival.job, arrival.due_us, f"{arrival.at_us - healed_us} us")
 
 
+def _plainly_late(evidence: Evidence, prompt: dict[str, dict[int, Window]]) -> Iterator[int]:
+    """When runs arrived late and on no dot of their job: no other label would make them prompt."""
+    for name, expected in prompt.items():
+        due = sorted(expected)
+        for due_us in due:
+            for arrival in evidence.arrivals.get((name, due_us), ())[:1]:
+                is_late = (
+                    arrival.at_us - evidence.times.instant_us(due_us, arrival.at_us) > PROMPT_US
+                )
+                if is_late and _blind(evidence, arrival, due) is None:
+                    yield arrival.at_us
+
+
 def _mislabelled(
-    evidence: Evidence, story: Story, expected: dict[int, Window]
+    evidence: Evidence, name: str, expected: dict[int, Window], late_us: list[int]
 ) -> Iterator[Finding]:
     """By time alone, what arrives on the dot of a due time in quiet times is that of this one.
 
-    Whatever it says; unless that one is there on the dot itself: then the other is merely late.
+    Whatever it says; unless that one is there on the dot itself: then the other is merely late. And
+    unless others are plainly late around then: what is late comes on the dot of another by chance.
     """
     due = sorted(expected)
     on_the_dot: dict[int, set[int]] = {}
-    for arrival in evidence.arrivals_of.get(story.job, ()):
+    for arrival in evidence.arrivals_of.get(name, ()):
         due_us = _blind(evidence, arrival, due)
-        if due_us is not None and _is_quiet(evidence, arrival.at_us, due_us, expected[due_us]):
+        if due_us is None or _is_around(late_us, arrival.at_us):
+            continue
+        if _is_quiet(evidence, arrival.at_us, due_us, expected[due_us]):
             on_the_dot.setdefault(due_us, set()).add(arrival.due_us)
     for due_us, said in on_the_dot.items():
         if due_us not in said:
-            yield Finding("mislabelled", story.job, due_us, f"says {said}")
+            yield Finding("mislabelled", name, due_us, f"says {said}")
+
+
+def _is_around(times_us: list[int], at_us: int) -> bool:
+    """Whether one of the times, which are sorted, is close."""
+    place = bisect_left(times_us, at_us - AROUND_US)
+    return place < len(times_us) and times_us[place] <= at_us + AROUND_US
 
 
 def _blind(evidence: Evidence, arrival: Arrival, due: list[int]) -> int | None:

@@ -215,6 +215,24 @@ def test_every_finding_that_is_described_has_a_case() -> None:
     assert names == CASES.keys()
 
 
+@pytest.mark.parametrize(("crowd", "is_found"), [(0, True), (5_000, True), (6_000, False)])
+def test_a_crowd_may_take_as_long_as_the_design_gives_it(crowd: int, is_found: bool) -> None:
+    """18 s late is 2 s more than there is for one run."""
+    others = (arrival(30, job=f"other-{number}") for number in range(crowd))
+    history = and_also(CASES["too_late"](quiet()), *others)
+    assert ("too_late" in check(history).names) is is_found
+
+
+@pytest.mark.parametrize(("seconds", "is_found"), [(41.5, False), (43, True), (50, True)])
+def test_what_is_late_comes_on_the_dot_of_another_by_chance(seconds: float, is_found: bool) -> None:
+    """That of 30 at 40. If that of 40 comes soon after, on no dot, both are plainly late."""
+    history = changed_arrival(quiet(), 30, at_us=at(40), answered_us=at(40))
+    history = changed_arrival(history, 40, at_us=at(seconds), answered_us=at(seconds))
+    names = check(history).names
+    assert "late" in names
+    assert ("mislabelled" in names) is is_found
+
+
 def test_a_takeover_is_measured_from_the_kill() -> None:
     assert check(killed(quiet(), 16.5)).takeovers_us == [16_500_000]
 

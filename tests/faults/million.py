@@ -1,8 +1,8 @@
 """A million runs without a fault: whatever is wrong with one of them is the product's own doing.
 
-For five minutes: recurring jobs, each at a millisecond of its own; batches on every second; a crowd
-on every tenth second; and once a larger crowd of one-offs, which are a tenth of everything. Each
-job has its end, so that it is known before how many runs there are.
+For eight minutes: recurring jobs, each at a millisecond of its own; batches on every second; a
+crowd on every tenth second; and once a larger crowd of one-offs, which are a tenth of everything.
+Each job has its end, so that it is known before how many runs there are.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from tests.faults.world import World
 SECOND_US = 1_000_000
 MS = 1_000
 RUNS = int(os.environ.get("FAULTS_MILLION", "10000"))
-SHARE = min(RUNS / 100_000, 1.0)  # with less than that to do, there are fewer jobs
+SHARE = min(RUNS / 60_000, 1.0)  # with less than that to do, there are fewer jobs
 BULK = 5_000
 GRACE_US = 3_600 * SECOND_US  # on a slow machine it is late, and not left out
 READY_S = 10  # to load what was registered, and to arm it in time
@@ -34,8 +34,8 @@ class Kind(NamedTuple):
 
 
 ONCE = Kind("once", RUNS // 10, 200)
-CROWD = Kind("crowd", int(20_000 * SHARE), 200)
-BATCHED = Kind("batched", int(8_000 * SHARE), 50)
+CROWD = Kind("crowd", int(10_000 * SHARE), 200)
+BATCHED = Kind("batched", int(6_000 * SHARE), 50)
 STEADY = Kind("steady", int(200 * SHARE), 1)
 RATE = STEADY.jobs + (BATCHED.jobs + CROWD.jobs) // PERIOD_S
 FOR_S = max((RUNS - ONCE.jobs) // RATE // PERIOD_S, 1) * PERIOD_S
