@@ -37,7 +37,10 @@ KEPT_BEFORE_TRAPS = {
 }
 
 
-KEPT: dict[int, str] = {}
+KEPT: dict[int, str] = {
+    10064: "not the product: nobody was there who stayed",
+    50015: "a run that an edit took back unheard, and that was armed anew, was sent twice",
+}
 
 
 class Verdict(Struct):

@@ -144,7 +144,7 @@ class Simulation:
         self.logbook.fault("clock", now_us, now_us + max(prolonged_us, 5 * SECOND_US))
 
     def heal(self) -> None:
-        """Nothing is broken any more, and somebody is there."""
+        """Nothing is broken any more, and somebody is there who stays."""
         for process in self.processes.values():
             process.line.weather = Weather()
             if process.machine.is_frozen:
@@ -152,7 +152,7 @@ class Simulation:
         self.traps.clear()
         self.fare(Weather(), loss=0.0)
         self.workers.is_calm = True
-        if not self.processes:
+        if self.processes.keys() <= self.leaving:
             self.start()
 
     def fare(self, weather: Weather, loss: float) -> None:

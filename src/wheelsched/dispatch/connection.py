@@ -13,7 +13,8 @@ import asyncio
 import math
 import re
 import socket
-from typing import Final, Protocol, cast
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
@@ -29,6 +30,9 @@ HEAD_TOO_LONG: Final = "its headers are too long"
 NOT_COMPLETE: Final = "its body was not complete"
 
 _KEEP_ALIVE: Final = re.compile(rb"(?:^|[\s,;])timeout=([0-9]{1,6})(?![0-9])", re.IGNORECASE)
+
+
+Heard = TypeVar("Heard")
 
 
 class UnexpectedAnswer(Exception):
@@ -62,7 +66,8 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.Handle | None = None
         self._rings_at_s = 0.0
         self._deadline_s = 0.0
-        self._asked: asyncio.Future[Answer] | None = None
+        self._asked: asyncio.Future[Any] | None = None
+        self._read: Callable[[Answer], object] | None = None
         self._most_bytes = 0
         self._expect()
 
@@ -89,24 +94,25 @@ class Connection(asyncio.Protocol):
             return False
         return False
 
-    def ask(self, request: bytes, most_bytes: int, deadline_s: float) -> asyncio.Future[Answer]:
-        """Writes a request, and promises its answer, or why there is none, by the deadline."""
+    def ask(
+        self, request: bytes, most_bytes: int, deadline_s: float, read: Callable[[Answer], Heard]
+    ) -> asyncio.Future[Heard]:
+        """Writes a request, and promises what is read of its answer, or of why there is none, by
+        the deadline."""
         assert self._asked is None
+        asked: asyncio.Future[Heard] = self._loop.create_future()
+        asked.add_done_callback(self._told)
         self._expect()
         self._most_bytes = most_bytes
         self._received_bytes = 0
-        self._asked = asked = self._loop.create_future()
+        self._asked = asked
+        self._read = read
         if self._transport is None or self._is_ended:
             self._resolve(Answer(status=TransportFailure.CONNECTION_LOST))
         else:
             self.watch(deadline_s)
             self._transport.write(request)
         return asked
-
-    def abandon(self, asked: asyncio.Future[Answer]) -> None:
-        """Nobody waits for this answer any more."""
-        if self._asked is asked:
-            self.end()
 
     def watch(self, deadline_s: float) -> None:
         """Ends the connection, and what it was asked, when that time of the loop has passed."""
@@ -134,6 +140,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._transport.set_write_buffer_limits(high=0)  # uvloop: not at the end of a long turn
         if self._is_ended:
             self._transport.abort()
 
@@ -239,12 +246,20 @@ class Connection(asyncio.Protocol):
         self._resolve(Answer(status=failure, detail=detail))
         self.end()
 
+    def _told(self, asked: asyncio.Future[Any]) -> None:
+        """Whoever asked has heard, or does not want to: then nobody waits for this answer."""
+        if asked.cancelled() and self._asked is asked:
+            self.end()
+
     def _resolve(self, answer: Answer) -> None:
-        asked = self._asked
-        self._asked = None
+        asked, read = self._asked, self._read
+        self._asked = self._read = None
         self._body = []
-        if asked is not None and not asked.done():
-            asked.set_result(answer)
+        if asked is not None and read is not None and not asked.done():
+            try:
+                asked.set_result(read(answer))
+            except Exception as error:  # noqa: BLE001 - which is for who asked
+                asked.set_exception(error)
 
     def _set_timer(self) -> None:
         if self._timer is not None:

@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
+from msgspec import Struct
+
 from wheelsched.closing import Closing
 from wheelsched.config import DispatchConfig
 from wheelsched.core.duration import SECOND
@@ -23,10 +25,21 @@ from wheelsched.dispatch.dial import Dialer
 from wheelsched.dispatch.failure import explain_failure
 from wheelsched.dispatch.lookup import Lookup, ThreadedLookup
 from wheelsched.dispatch.names import Names
-from wheelsched.dispatch.pool import Pool
+from wheelsched.dispatch.pool import CLOSING_S, Pool
 from wheelsched.dispatch.request import assemble, prepare
 from wheelsched.dispatch.route import HttpRoute, RouteTable
 from wheelsched.ports import Callback, Prepared, Route
+
+
+class Sending(Struct, frozen=True, kw_only=True, gc=False):
+    """A request that is to be sent, and how its answer is read."""
+
+    route: HttpRoute
+    content: bytes
+    most_bytes: int
+    deadline_s: float
+    begin: Callable[[], bool]
+    read: Callable[[Answer], list[Outcome] | None]
 
 
 class HttpDispatcher(Closing):
@@ -49,10 +62,13 @@ class HttpDispatcher(Closing):
             timeout_ms=config.connect_timeout_ms,
         )
         self._pool = Pool(config, Dialer(config, self._names).dial)
+        self._waiting: set[asyncio.Task[list[Outcome] | None]] = set()  # for a connection
 
     async def close(self) -> None:
         """Closes every connection; what is being sent fails."""
         await self._pool.close()
+        if self._waiting:
+            await asyncio.wait(self._waiting, timeout=CLOSING_S)
         await self._names.close()
 
     def route(self, tenant_id: UUID, target: Target) -> HttpRoute:
@@ -62,46 +78,77 @@ class HttpDispatcher(Closing):
         assert isinstance(route, HttpRoute)
         return prepare(route, callback)
 
-    async def send(
+    def send(
         self, route: Route, batch: Sequence[Prepared], begin: Callable[[], bool]
-    ) -> list[Outcome] | None:
+    ) -> asyncio.Future[list[Outcome] | None]:
         assert isinstance(route, HttpRoute)
         if route.refusal is not None:
-            return [Rejected(error=route.refusal)] * len(batch)
+            return self._promise([Rejected(error=route.refusal)] * len(batch))
         request = assemble(route, batch, self._now_us())
         most_bytes = self._config.answer_bytes
         if route.target.batch > 1:
             most_bytes += self._config.answer_bytes_per_run * len(batch)
-        deadline_s = self._loop.time() + request.timeout_us / SECOND
-        connection = await self._connect(route, deadline_s)
+        sending = Sending(
+            route=route,
+            content=request.content,
+            most_bytes=most_bytes,
+            deadline_s=self._loop.time() + request.timeout_us / SECOND,
+            begin=begin,
+            read=lambda answer: judge(route, batch, answer, self._now_us()),
+        )
+        connection = self._take(route)
+        if connection is not None:
+            return self._ask(connection, sending) or self._promise(None)
+        waiting = self._loop.create_task(self._send_later(sending))
+        self._waiting.add(waiting)
+        waiting.add_done_callback(self._waiting.discard)
+        return waiting
+
+    async def _send_later(self, sending: Sending) -> list[Outcome] | None:
+        """Sends once there is a connection."""
+        connection = await self._connect(sending)
         if isinstance(connection, Answer):
-            return judge(route, batch, connection, self._now_us())
-        if not begin():
+            return sending.read(connection)
+        asked = self._ask(connection, sending)
+        return None if asked is None else await asked
+
+    def _ask(
+        self, connection: Connection, sending: Sending
+    ) -> asyncio.Future[list[Outcome] | None] | None:
+        """Sends now, unless it is not to be sent any more."""
+        if not sending.begin():
             self._pool.rest(connection)
             return None
-        asked = connection.ask(request.content, most_bytes, deadline_s)
-        try:
-            answer = await asked
-        except asyncio.CancelledError:
-            connection.abandon(asked)
-            raise
-        return judge(route, batch, answer, self._now_us())
+        return connection.ask(sending.content, sending.most_bytes, sending.deadline_s, sending.read)
 
-    async def _connect(self, route: HttpRoute, deadline_s: float) -> Connection | Answer:
-        """A connection that is open, as far as the kernel knows: one that was kept, or a new one.
+    def _promise(self, given: list[Outcome] | None) -> asyncio.Future[list[Outcome] | None]:
+        promise: asyncio.Future[list[Outcome] | None] = self._loop.create_future()
+        promise.set_result(given)
+        return promise
+
+    def _take(self, route: HttpRoute) -> Connection | None:
+        """A connection that was kept and is open, as far as the kernel knows.
 
         A worker that is about to close an idle one may cross the request. Nobody knows then what
         it has read, so that request has failed, and the retry policy says what follows.
         """
+        while (connection := self._pool.take(route)) is not None:
+            if connection.is_quiet:
+                return connection
+            connection.end()
+        return None
+
+    async def _connect(self, sending: Sending) -> Connection | Answer:
+        """A connection: a new one, or one that became free meanwhile."""
         while True:
-            connection = self._pool.take(route) or await self._open(route, deadline_s)
+            connection = self._take(sending.route) or await self._open(sending)
             if isinstance(connection, Answer) or not connection.is_kept or connection.is_quiet:
                 return connection
             connection.end()
 
-    async def _open(self, route: HttpRoute, deadline_s: float) -> Connection | Answer:
+    async def _open(self, sending: Sending) -> Connection | Answer:
         try:
-            return await self._pool.open(route, deadline_s)
+            return await self._pool.open(sending.route, sending.deadline_s)
         except TimeoutError:
             return Answer(status=TransportFailure.TIMEOUT)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run has an outcome

@@ -3,6 +3,7 @@
 Invariant: whatever happens to a callback that was sent is an outcome, never an error.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 from uuid import UUID
@@ -68,12 +69,13 @@ class Dispatcher(Protocol):
     def prepare(self, route: Route, callback: Callback) -> Prepared:
         """Does ahead of time whatever can be done ahead of time."""
 
-    async def send(
+    def send(
         self, route: Route, batch: Sequence[Prepared], begin: Callable[[], bool]
-    ) -> list[Outcome] | None:
-        """Sends a batch, one request, and gives the outcome of each of its callbacks, in order.
+    ) -> asyncio.Future[list[Outcome] | None]:
+        """Sends a batch, one request: at once if it can, else as soon as there is a connection.
 
-        Asks `begin` at the moment that the request goes to the socket, however long a connection
-        took; nothing is sent if it says no, and nothing given. Every failure is an outcome: it
-        raises nothing, and ends by the longest timeout of the batch.
+        Promises the outcome of each of its callbacks, in order, by the longest timeout of the
+        batch. Every failure is an outcome. Asks `begin` at the moment that the request goes to the
+        socket; nothing is sent if it says no, and nothing given. Whoever cancels the promise does
+        not want to hear of it any more, and holds nothing up with it.
         """

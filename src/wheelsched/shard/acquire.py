@@ -152,10 +152,11 @@ class Acquire:
         tenure = self._context.tenure
         if self._is_leaving or not tenure.is_trusted:
             return
+        own_id = tenure.shard_id
         staying = [shard.shard_id for shard in survey.shards if not shard.is_leaving]
-        share = share_of(tenure.shard_id, staying)
+        share = share_of(own_id, staying)
         free = {each.partition for each in survey.partitions if each.owner is None}
-        ours = {each.partition for each in survey.partitions if each.owner == tenure.shard_id}
+        ours = {each.partition for each in survey.partitions if each.owner == own_id}
         wanted = (share & free) | (ours - tenure.partitions)
         if wanted:
             owned = await self._context.stores.leases.acquire(tenure.lease, wanted)
@@ -164,8 +165,6 @@ class Acquire:
             self._outlets.gained(gained)
         awake = {shard.shard_id for shard in survey.shards if not shard.is_expired}
         surplus = (tenure.partitions & ours) - share
-        given = frozenset().union(
-            *(share_of(other, staying) for other in awake - {tenure.shard_id})
-        )
+        given = frozenset().union(*(share_of(other, staying) for other in awake - {own_id}))
         if surplus & given:
             await self._outlets.hand_over(surplus & given)

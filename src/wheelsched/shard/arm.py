@@ -41,6 +41,7 @@ PORTION = ROOM  # taken from the wheel at once, to be sorted
 STEP_US = 100 * MILLISECOND  # what is due within one step of the lead is armed together
 FORECAST_S = 120  # half a million take about a minute
 FORECAST_EVERY_US = SECOND
+SOON_US = 5 * SECOND  # after a due time: the next run of the job waits for the end of this one
 TURN = 20  # jobs decided about, or requests prepared, in one turn of the loop
 AT_ONCE = 2  # batches under way when time is short
 URGENT_US = 2 * SECOND  # what is due within it is armed without a rest
@@ -286,6 +287,7 @@ class Arm:
     def _follow(self, prospect: Prospect, lost: set[RunKey], refused: set[RunKey]) -> None:
         """Hands the runs that were won to fire, and puts the next due time in its place."""
         job, claim = prospect.job, prospect.claim
+        next_due_us = claim.next_due_us
         for fire, claimed in zip(prospect.fires, claim.runs, strict=True):
             if RunKey(job.job_id, fire.due_us) not in lost:
                 run = Run(
@@ -295,26 +297,30 @@ class Arm:
                     state=RunState.ARMED,
                     lane=fire.lane,
                 )
-                self._prepare(job, run, claimed.token, fire.fire_at_us)
+                is_followed = next_due_us is not None and next_due_us - fire.due_us <= SOON_US
+                self._prepare(job, run, claimed.token, fire.fire_at_us, is_followed=is_followed)
         if claim.key in refused:
             self._set_aside(job.job_id)
             return
         if self._is_lost(claim, lost) or self._context.changes.concern(job.job_id):
             self._outlets.reload(job.job_id)
             return
-        if claim.next_due_us is None:
+        if next_due_us is None:
             self._due_times.move(job.job_id, None)  # where a load from before may have put it
             self._outlets.ending(job.job_id)
         else:
             horizon_us = self._context.clock.now_us() + self._context.config.horizon_us
-            is_near = claim.next_due_us <= horizon_us
-            self._due_times.move(job.job_id, claim.next_due_us if is_near else None)
+            is_near = next_due_us <= horizon_us
+            self._due_times.move(job.job_id, next_due_us if is_near else None)
 
-    def _prepare(self, job: Job, run: Run, token: int, fire_at_us: int) -> None:
+    def _prepare(
+        self, job: Job, run: Run, token: int, fire_at_us: int, *, is_followed: bool = False
+    ) -> None:
         prepared = self._preparation.prepare(job, run, token, fire_at_us)
         if isinstance(prepared, Ruling):
             self._outlets.settle(prepared)
         else:
+            prepared.is_followed = is_followed
             self._outlets.fire(prepared)
 
     async def _arm_retries(self, waiting: Sequence[Retry]) -> None:

@@ -48,6 +48,7 @@ class ArmedRun(Struct, eq=False, kw_only=True, gc=False):
     route: Route
     priority: int
     prepared: Prepared
+    is_followed: bool = False  # its job is due again soon after it
     is_doubtful: bool = False  # its job has changed: look again before it is sent
     is_held: bool = False  # its time has come, and it waits for that look
     is_withdrawn: bool = False  # it is not sent any more

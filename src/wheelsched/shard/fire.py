@@ -16,6 +16,7 @@ between: a crowd delays neither the answers of the others nor the next tick.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from uuid import UUID
@@ -72,7 +73,8 @@ class Fire:
         self._due: dict[UUID, deque[Batch]] = {}
         self._is_feed_planned = False
         self._is_pumping = False
-        self._tasks: asyncio.TaskGroup | None = None
+        self._asked: set[asyncio.Future[list[Outcome] | None]] = set()  # what is on its way
+        self._broken: asyncio.Future[None] | None = None  # while it runs: what ends it
         # The queue goes by the machine's clock: a step of the database's makes nobody wait.
         self._queue_alarm = context.machine.alarm(self.pump)
 
@@ -83,13 +85,14 @@ class Fire:
 
     async def run(self) -> None:
         """Sends until it is cancelled."""
+        self._broken = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
-                self.pump()
-                await asyncio.get_running_loop().create_future()
+            self.pump()
+            await self._broken
         finally:
-            self._tasks = None
+            self._broken = None
+            for asked in self._asked:
+                asked.cancel()
             self._timetable.close()
             self._queue_alarm.close()
 
@@ -122,6 +125,7 @@ class Fire:
 
     def replace(self, old: ArmedRun, new: ArmedRun) -> None:
         """Puts an attempt that was prepared anew in the place of one that was not sent."""
+        new.is_followed = old.is_followed
         self._context.unfinished.forget([old])
         if new.is_first:
             self._context.unfinished.end(old.key)
@@ -148,7 +152,7 @@ class Fire:
         """Begins what may be sent now, a portion in each turn of the loop."""
         if not self._is_pumping:
             self._is_pumping = True
-            asyncio.get_running_loop().call_soon(self._pump_portion)
+            asyncio.get_running_loop().call_soon(self._pump_on)
 
     def _come_due(self, volleys: Sequence[Volley]) -> None:
         for volley in volleys:
@@ -219,10 +223,13 @@ class Fire:
             refused = Failed(error=NOT_KEEPING_UP)
             self._answered(batch, [refused] * len(batch), self._context.clock.now_us())
 
-    def _pump_portion(self) -> None:
+    def _pump_on(self) -> None:
         self._is_pumping = False
+        self._pump_portion()
+
+    def _pump_portion(self) -> None:
         now_us = self._context.tenure.now_us()
-        if self._tasks is None or not self._context.tenure.is_trusted:
+        if self._broken is None or not self._context.tenure.is_trusted:
             return
         for _ in range(START_PORTION):
             batch = self._queue.take(now_us)
@@ -239,37 +246,51 @@ class Fire:
 
     def _start(self, batch: Batch) -> None:
         """Begins a request, without what was withdrawn or put in doubt while it was queued."""
-        assert self._tasks
         batch.runs = self._certain(batch.runs, is_fresh=True)
-        if batch.runs:
-            self._tasks.create_task(self._dispatch(batch))
-        else:
+        if not batch.runs:
             self._queue.done(batch, self._context.tenure.now_us(), failed=None)
-
-    async def _dispatch(self, batch: Batch) -> None:
-        clock = self._context.clock
-
-        def begin() -> bool:
-            """Whether all of it is still to be sent, now that there is a connection."""
-            for run in batch.runs:
-                if run.is_withdrawn or run.is_doubtful:
-                    return False
-            if not self._context.tenure.is_trusted:
-                return False
-            started_us = clock.now_us()
-            for run in batch.runs:
-                run.started_us = started_us
-            return True
-
+            return
         prepared = [run.prepared for run in batch.runs]
-        outcomes: Sequence[Outcome] | None
         try:
-            outcomes = await self._dispatcher.send(batch.route, prepared, begin)
-        except Exception:  # one request must never end the shard
-            log.exception("request.failed", origin=batch.route.origin)
-            outcomes = [Failed(error=OUR_FAULT)] * len(batch)
-        self._came_back(batch, outcomes)
-        self.pump()
+            asked = self._dispatcher.send(batch.route, prepared, partial(self._begin, batch))
+        except Exception:  # noqa: BLE001 - which is told there
+            self._end(batch, _our_fault(batch))
+            return
+        self._asked.add(asked)
+        asked.add_done_callback(partial(self._heard, batch))
+
+    def _begin(self, batch: Batch) -> bool:
+        """Whether all of it is still to be sent, now that there is a connection."""
+        for run in batch.runs:
+            if run.is_withdrawn or run.is_doubtful:
+                return False
+        if not self._context.tenure.is_trusted:
+            return False
+        started_us = self._context.clock.now_us()
+        for run in batch.runs:
+            run.started_us = started_us
+        return True
+
+    def _heard(self, batch: Batch, asked: asyncio.Future[list[Outcome] | None]) -> None:
+        self._asked.discard(asked)
+        if self._broken is None or asked.cancelled():
+            return
+        try:
+            outcomes = asked.result()
+        except Exception:  # noqa: BLE001 - which is told there
+            outcomes = _our_fault(batch)
+        self._end(batch, outcomes)
+
+    def _end(self, batch: Batch, outcomes: Sequence[Outcome] | None) -> None:
+        """Takes up what a request came to. If that fails, so does the shard, and another takes up
+        what it leaves."""
+        assert self._broken is not None
+        try:
+            self._came_back(batch, outcomes)
+            self.pump()
+        except Exception as error:  # noqa: BLE001 - no run is to be forgotten
+            if not self._broken.done():
+                self._broken.set_exception(error)
 
     def _came_back(self, batch: Batch, outcomes: Sequence[Outcome] | None) -> None:
         """After a request. One that did not begin goes again, without what is not to go."""
@@ -300,3 +321,10 @@ class Fire:
         queued = [live.armed for live in unfinished.live_of(job_id) if live.armed]
         armed = unfinished.armed_of(job_id)
         return [run for run in (*armed, *queued) if run.started_us is None]
+
+
+def _our_fault(batch: Batch) -> list[Outcome]:
+    """The outcomes when making a request, or reading its answer, has raised: in the handler of
+    that. One request must never end the shard."""
+    log.exception("request.failed", origin=batch.route.origin)
+    return [Failed(error=OUR_FAULT)] * len(batch)

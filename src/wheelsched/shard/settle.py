@@ -6,7 +6,8 @@ room for the next, one that failed waits for its retry, one that was accepted is
 reports of one run are written one after the other, in the order in which they came.
 
 Nobody waits for a write as for a dispatch: while runs that are due are still on their way to the
-socket, reports wait, for a while.
+socket, reports wait, for a while. Those that a next run of the same job waits for do not, and go
+first: by them `overlap` decides about it.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.context import Context
 from wheelsched.shard.endings import end_attempts, end_ruled, gone_jobs
 from wheelsched.shard.patience import InParts
+from wheelsched.shard.portions import in_portions
 from wheelsched.shard.reports import Report, Ruling
 from wheelsched.shard.retries import Retries
 
@@ -70,7 +72,8 @@ class Settle:
         self._sequels = sequels
         self._random = random
         self._reports: deque[Report | Ruling] = deque()
-        self._reported = 0  # the runs in them
+        self._awaited: deque[Report | Ruling] = deque()  # by a next run of the same job
+        self._reported = 0  # the runs in both
         self._gives_way_until_us: int | None = None  # in a stretch of doing so
         self._writes: set[asyncio.Task[None]] = set()  # under way
         self._writing: set[RunKey] = set()  # the runs in them
@@ -85,7 +88,8 @@ class Settle:
         """Takes a report, to be written soon."""
         if isinstance(report, Ruling):
             self._context.unfinished.rule(report.key)
-        self._reports.append(report)
+        is_awaited = isinstance(report, Report) and self._is_awaited(report)
+        (self._awaited if is_awaited else self._reports).append(report)
         self._reported += len(report)
         self._is_idle.clear()
         self._arrived.set()
@@ -111,26 +115,41 @@ class Settle:
                 await self._arrived.wait()
                 await self._linger()
                 await self._write_some(tasks)
-                if not self._reports:
+                if not self._reported:
                     self._is_idle.set()
                     self._arrived.clear()
 
     async def _linger(self) -> None:
-        """Waits for company, and until what is due is on its way.
+        """Waits for company, and until what is due is on its way."""
+        clock = self._context.clock
+        if self._reported < BATCH:
+            await clock.sleep(LINGER_NS)
+        while self._gives_way() and not self._awaited:
+            await clock.sleep(LINGER_NS)
+
+    def _gives_way(self) -> bool:
+        """Whether reports that nobody waits for let runs that are due go first.
 
         A crowd that does not end is given way once, not before every batch.
         """
-        clock, tenure = self._context.clock, self._context.tenure
-        if self._reported < BATCH:
-            await clock.sleep(LINGER_NS)
-        while self._sequels.gives_way():
-            now_us = tenure.now_us()
-            if self._gives_way_until_us is None:
-                self._gives_way_until_us = now_us + GIVE_WAY_US
-            elif now_us >= self._gives_way_until_us:
-                return
-            await clock.sleep(LINGER_NS)
-        self._gives_way_until_us = None
+        if not self._sequels.gives_way():
+            self._gives_way_until_us = None
+            return False
+        now_us = self._context.tenure.now_us()
+        if self._gives_way_until_us is None:
+            self._gives_way_until_us = now_us + GIVE_WAY_US
+        return now_us < self._gives_way_until_us
+
+    def _is_awaited(self, report: Report) -> bool:
+        """Whether a job in it has a next run that waits for its turn, or is due before long.
+
+        One that an end was decided for keeps its place in line: what came first is written first.
+        """
+        unfinished = self._context.unfinished
+        for run in report.runs:
+            if run.is_followed or unfinished.has_waiting(run.key.job_id):
+                return not any(unfinished.is_ruled(other.key) for other in report.runs)
+        return False
 
     async def _write_some(self, tasks: asyncio.TaskGroup) -> None:
         """Begins to write a batch; ends when all are written, or when there is work for another."""
@@ -189,15 +208,25 @@ class Settle:
         """A batch of which no run is being written, or is in two reports; with its runs."""
         taken: list[Report | Ruling] = []
         taken_keys: set[RunKey] = set()
-        reports, writing = self._reports, self._writing
-        while reports and len(taken_keys) < BATCH:
-            keys = reports[0].keys
-            if not (taken_keys.isdisjoint(keys) and writing.isdisjoint(keys)):
-                break
-            taken.append(reports.popleft())
-            taken_keys.update(keys)
-        self._reported -= sum(map(len, taken))
+        for line, most in self._lines():
+            while line and len(taken_keys) < most:
+                keys = line[0].keys
+                if not (taken_keys.isdisjoint(keys) and self._writing.isdisjoint(keys)):
+                    return taken, taken_keys
+                taken.append(line.popleft())
+                taken_keys.update(keys)
+                self._reported -= len(keys)
         return taken, taken_keys
+
+    def _lines(self) -> list[tuple[deque[Report | Ruling], int]]:
+        """What a batch is taken from, in this order, and how full each may make it.
+
+        Those that nobody waits for give way to the others for a while, and never for good.
+        """
+        if self._awaited and self._gives_way():
+            return [(self._awaited, BATCH)]
+        share = BATCH // 2 if self._reports else BATCH
+        return [(self._awaited, share), (self._reports, BATCH)]
 
     async def _write(self, reports: Sequence[Report | Ruling], keys: set[RunKey]) -> None:
         self._writing |= keys
@@ -216,7 +245,9 @@ class Settle:
     async def _write_batch(self, reports: Sequence[Report | Ruling]) -> None:
         context = self._context
         now_us = context.clock.now_us()
-        parts = [self._end_attempts(report, now_us) for report in reports]
+        parts: list[list[Settled]] = []
+        async for portion in in_portions(context.clock, reports, TURN):
+            parts += [self._end_attempts(report, now_us) for report in portion]
         settled = list(chain.from_iterable(parts))
         started_us = context.tenure.now_us()
         answer = await self._insist(settled)

@@ -52,12 +52,17 @@ class Unfinished:
         return self._live_count
 
     def arm(self, run: ArmedRun) -> None:
-        """Notes a run that is armed and waits for its time."""
+        """Notes a run that is armed and waits for its time.
+
+        One that was armed before was taken back meanwhile, unheard, and is not sent any more.
+        """
+        before = self._find_armed(run.key)
+        if before is not None and before is not run:
+            self.forget([before])
         armed = self._armed.setdefault(run.key.job_id, run)
         if armed is not run:
             if isinstance(armed, ArmedRun):
                 armed = self._armed[run.key.job_id] = {armed.key: armed}
-            self._armed_count -= run.key in armed
             armed[run.key] = run
         self._armed_count += 1
 
@@ -209,6 +214,11 @@ class Unfinished:
     def is_idle(self, job_id: UUID) -> bool:
         """Whether nothing of the job is live or waits for its turn: nothing to decide."""
         return job_id not in self._live and job_id not in self._waiting
+
+    def has_waiting(self, job_id: UUID) -> bool:
+        """Whether a run of the job, whose time has come, waits for its turn: hardly ever any does,
+        and half a million ask."""
+        return bool(self._waiting) and job_id in self._waiting
 
     def first_waiting(self, job_id: UUID) -> ArmedRun | None:
         """The run of a job whose turn it is next."""

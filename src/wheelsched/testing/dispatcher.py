@@ -41,13 +41,15 @@ class MemoryDispatcher:
     """A `Dispatcher` whose workers are a function.
 
     `handler` stands for all of them. It takes its time by sleeping on the clock, and what it
-    raises is a lost connection. `sent` has every request in its order.
+    raises is a lost connection. `sent` has every request in its order. `is_connected` says of each
+    whether there is a connection for it, so that it begins at once, as it does by default.
     """
 
     def __init__(self, clock: Clock, handler: Handler = succeed) -> None:
         self._clock = clock
         self.handler = handler
         self.sent: list[Sent] = []
+        self.is_connected: Callable[[], bool] = lambda: True
         self._routes: dict[Hashable, Route] = {}
 
     def route(self, tenant_id: UUID, target: Target) -> Route:
@@ -72,9 +74,18 @@ class MemoryDispatcher:
             callback=callback,
         )
 
-    async def send(
+    def send(
+        self, route: Route, batch: Sequence[Prepared], begin: Callable[[], bool]
+    ) -> asyncio.Future[list[Outcome] | None]:
+        if not self.is_connected():
+            return asyncio.ensure_future(self.carry(route, batch, begin))
+        has_begun = begin()
+        return asyncio.ensure_future(self.carry(route, batch, lambda: has_begun))
+
+    async def carry(
         self, route: Route, batch: Sequence[Prepared], begin: Callable[[], bool]
     ) -> list[Outcome] | None:
+        """What `send` promises; with a connection that is there, it has begun."""
         callbacks = tuple(
             prepared.callback for prepared in batch if isinstance(prepared, MemoryPrepared)
         )

@@ -165,6 +165,39 @@ async def test_it_begins_when_the_request_goes_out(world: World, worker: Worker)
     assert world.begun == 1
 
 
+async def test_it_goes_out_at_once_when_there_is_a_connection(world: World, worker: Worker) -> None:
+    await world.send(worker.url)
+    route = world.route(worker.url)
+    prepared = world.dispatcher.prepare(route, world.callback(1))
+    promise = world.dispatcher.send(route, [prepared], world.begin)
+    assert world.begun == 2  # before the loop has turned
+    assert await promise == [Succeeded(http_status=200)]
+
+
+async def test_a_request_that_nobody_wants_to_hear_of_holds_nobody_up(
+    world: World, worker: Worker
+) -> None:
+    world.make(connections_per_host=1)
+    await world.send(worker.url)
+    arrived, answer = asyncio.Event(), worker.answer
+
+    async def answer_the_next(received: Received) -> web.StreamResponse:
+        if not arrived.is_set():
+            arrived.set()
+            await asyncio.Event().wait()
+        return await answer(received)
+
+    worker.answer = answer_the_next
+    route = world.route(worker.url)
+    prepared = [world.dispatcher.prepare(route, world.callback(number)) for number in (1, 2)]
+    unheard = world.dispatcher.send(route, prepared[:1], world.begin)
+    await arrived.wait()
+    unheard.cancel()
+    heard = await world.dispatcher.send(route, prepared[1:], world.begin)
+    assert heard == [Succeeded(http_status=200)]
+    assert [received.connection for received in worker.received] == [0, 0, 1]
+
+
 async def test_what_is_not_to_begin_never_reaches_the_worker(world: World, worker: Worker) -> None:
     world.may_begin = False
     route = world.route(worker.url)

@@ -46,7 +46,7 @@ class Exchange:
     ) -> Connection:
         deadline_s = self.loop.time() + within_s
         connection = await self.pool.open(route(host, tenant_id), deadline_s)
-        connection.ask(b"request", 1_000, deadline_s)
+        connection.ask(b"request", 1_000, deadline_s, lambda answer: answer)
         return connection
 
     def opening(self, host: str = "a", tenant_id: UUID = FIRST) -> asyncio.Task[Connection]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NoReturn
 from uuid import UUID
 
 import pytest
@@ -34,6 +35,7 @@ from wheelsched.ports import (
     Route,
     Settled,
 )
+from wheelsched.shard.fire import OUR_FAULT, Fire
 
 
 class Stepping(World):
@@ -67,7 +69,7 @@ async def test_a_job_that_cannot_be_understood_stops_no_other(world: Stepping) -
 async def test_a_request_that_cannot_be_made_is_a_failed_attempt(world: Stepping) -> None:
     bad = await world.register("+10", "bad", retry=RetryPolicy(max_attempts=1))
     good = await world.register("+20", "good")
-    send = world.dispatcher.send
+    carry = world.dispatcher.carry
 
     async def raising(
         route: Route, batch: Sequence[Prepared], begin: Callable[[], bool]
@@ -75,13 +77,49 @@ async def test_a_request_that_cannot_be_made_is_a_failed_attempt(world: Stepping
         if world.now_s < 15:
             assert begin()
             raise RecursionError
-        return await send(route, batch, begin)
+        return await carry(route, batch, begin)
 
-    world.dispatcher.send = raising  # type: ignore[method-assign] # broken on purpose
+    world.dispatcher.carry = raising  # type: ignore[method-assign] # broken on purpose
     world.start()
     await world.advance(25)
     assert await world.states(bad) == [RunState.DEAD]
     assert await world.states(good) == [RunState.SUCCEEDED]
+
+
+async def test_a_request_that_is_refused_at_once_is_a_failed_attempt(
+    world: Stepping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = await world.register("+10", retry=RetryPolicy(max_attempts=1))
+
+    def raising(*_: object) -> NoReturn:
+        raise RecursionError
+
+    monkeypatch.setattr(world.dispatcher, "send", raising)
+    world.start()
+    await world.advance(12)
+    (run,) = await world.runs(bad)
+    assert (run.state, run.error) == (RunState.DEAD, OUR_FAULT)
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+async def test_a_report_that_cannot_be_made_ends_the_shard_and_is_not_forgotten(
+    world: Stepping, monkeypatch: pytest.MonkeyPatch, is_sent: bool
+) -> None:
+    def raising(*_: object) -> NoReturn:
+        raise RecursionError
+
+    job = await world.register("+10")
+    world.start()
+    with monkeypatch.context() as broken:
+        broken.setattr(Fire, "_answered", raising)
+        if not is_sent:
+            broken.setattr(world.dispatcher, "send", raising)
+        with pytest.raises(ExceptionGroup):
+            await world.advance(12)
+    del world.shards["a"]
+    world.start("b")
+    await world.advance(30)
+    assert await world.states(job) == [RunState.SUCCEEDED]
 
 
 async def test_an_edit_that_no_request_can_be_made_of_stops_no_other(world: Stepping) -> None:
@@ -303,15 +341,16 @@ async def test_a_run_between_its_attempts_stays_live_when_its_job_is_edited(
 
 async def test_what_is_cancelled_leaves_its_batch_even_then(world: Stepping) -> None:
     cancelled, other = await world.register_many(["+5", "+5"], batch=10)
-    send = world.dispatcher.send
+    carry = world.dispatcher.carry
 
     async def connect_slowly(
         route: Route, batch: Sequence[Prepared], begin: Callable[[], bool]
     ) -> list[Outcome] | None:
         await world.clock.sleep(3_000_000_000)
-        return await send(route, batch, begin)
+        return await carry(route, batch, begin)
 
-    world.dispatcher.send = connect_slowly  # type: ignore[method-assign] # slower on purpose
+    world.dispatcher.is_connected = lambda: False
+    world.dispatcher.carry = connect_slowly  # type: ignore[method-assign] # slower on purpose
     world.start()
     await world.advance(6)
     await world.store.history.cancel(world.caller, RunKey(cancelled.job_id, START_US + 5 * SECOND))

@@ -13,12 +13,12 @@ from wheelsched.core.policy import OnOverlap, OverlapPolicy
 from wheelsched.ports import Adoption, Callback, Checked, Lease, RequestedRun
 from wheelsched.shard import sweep, take_up
 
-CROWD = 6_000
+CROWD = 3_000
 CROWDED_S = 20
 KILLED_S = 19.9
 FEW = 20  # adoptions that are quick; more of them take a while
 SLOW_NS = 1_000_000_000
-BATCH = 100  # runs taken up at once, so that there are many
+BATCH = 50  # runs taken up at once, so that there are many
 WITH_SOME_LEFT_S = 33  # when some of the crowd is adopted
 OFTEN = ShardConfig(refresh_us=3 * SECOND)  # compares what it knows, and marks, this often
 

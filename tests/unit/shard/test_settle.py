@@ -8,7 +8,7 @@ from tests.unit.shard.world import World
 
 from wheelsched.config import ShardConfig
 from wheelsched.core.duration import SECOND
-from wheelsched.core.model import JobState, RunState
+from wheelsched.core.model import JobState, RunState, SkipReason
 from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
 from wheelsched.core.policy import RetryPolicy
 from wheelsched.ports import Callback, Lease, Route
@@ -72,6 +72,18 @@ async def test_reports_give_way_to_a_crowd_for_a_while_and_then_no_more(
     assert (await world.runs(first))[0].state is RunState.SUCCEEDED
     await world.advance(1.9)
     assert (await world.runs(second))[0].state is RunState.SUCCEEDED
+
+
+async def test_what_a_next_run_waits_for_does_not_give_way_to_a_crowd(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a job of every second would be skipped for a run that has long ended."""
+    monkeypatch.setattr(Fire, "has_due", True)
+    often = await world.register("* * * * * *")
+    world.start()
+    await world.advance(6.5)
+    assert world.times == [pytest.approx(at, abs=0.1) for at in range(1, 7)]
+    assert SkipReason.OVERLAP not in {run.skip_reason for run in await world.runs(often)}
 
 
 async def test_a_job_that_is_over_is_ended_once_however_often_it_is_loaded(world: World) -> None:

@@ -27,6 +27,21 @@ def test_a_run_is_armed_then_live_then_forgotten() -> None:
     assert unfinished.is_idle(JOB)
 
 
+def test_a_run_that_is_armed_anew_is_not_sent_as_it_was_before() -> None:
+    unfinished = Unfinished()
+    before, other = armed(1, job_id=JOB), armed(2, job_id=JOB)
+    for others in ([], [other]):
+        anew = armed(1, job_id=JOB)
+        for run in (before, *others, anew):
+            unfinished.arm(run)
+        assert before.is_withdrawn
+        assert not anew.is_withdrawn
+        assert set(unfinished.armed_of(JOB)) == {*others, anew}
+        assert unfinished.armed_count == 1 + len(others)
+        unfinished.forget([*others, anew])
+        before.is_withdrawn = False
+
+
 def test_a_run_begins_alone_only_if_nothing_else_of_its_job_is_unfinished() -> None:
     unfinished = Unfinished()
     run, other = armed(1, job_id=JOB), armed(2, job_id=JOB)

@@ -32,10 +32,10 @@ def callback(number: int, timeout_us: int = 1_000_000) -> Callback:
 
 def sending(
     dispatcher: MemoryDispatcher, *callbacks: Callback, may_begin: bool = True
-) -> "asyncio.Task[list[Outcome] | None]":
+) -> "asyncio.Future[list[Outcome] | None]":
     route = dispatcher.route(TENANT_ID, TARGET)
     batch = [dispatcher.prepare(route, callback) for callback in callbacks]
-    return asyncio.create_task(dispatcher.send(route, batch, lambda: may_begin))
+    return dispatcher.send(route, batch, lambda: may_begin)
 
 
 async def test_it_notes_what_was_sent_and_when() -> None:
