@@ -16,12 +16,13 @@ Carry = Callable[[bytes], Awaitable[None]]
 
 WAIT_S = 60
 STATEMENTS = {
-    "arm": "INSERT INTO runs",
-    "settle": "state = given.state",
-    "renew": "renewals = renewals + 1",
-    "write": "",
+    "arm": ("INSERT INTO runs",),
+    "settle": ("state = given.state",),
+    "renew": ("renewals = renewals + 1",),
+    "write": ("INSERT", "UPDATE", "DELETE", "COMMIT"),
+    # Of a client: to look up who it is ends in a COMMIT as well, and is none.
+    "change": ("INSERT INTO audit", "register_jobs"),
 }
-WRITES = ("INSERT", "UPDATE", "DELETE", "COMMIT")
 
 
 class Trap:
@@ -32,14 +33,13 @@ class Trap:
     """
 
     def __init__(self, statement: str, point: Point) -> None:
-        self._pattern = STATEMENTS[statement]
+        self._patterns = STATEMENTS[statement]
         self.point = point
         self.sprung = asyncio.Event()
         self.freed = asyncio.Event()
 
     def is_for(self, sql: str) -> bool:
-        is_write = any(word in sql for word in WRITES)
-        return not self.sprung.is_set() and is_write and self._pattern in sql
+        return not self.sprung.is_set() and any(one in sql for one in self._patterns)
 
     async def spring(self) -> None:
         """Waits for the statement."""

@@ -40,7 +40,8 @@ Independent of the product: it imports nothing of it. `records` says what it rea
 | `untold`              | fired after the answer to a change that did not say so |
 | `old_self`            | fired as it was before an edit of a second before |
 | `overlapping`         | two live runs under `overlap=skip` |
-| `cross_tenant`        | a run at another tenant's worker, or in its name |
+| `cross_tenant`        | a run at another tenant's worker, in its name, or signed by its secret; |
+|                       | or a job of another tenant that was not kept from who asked for it |
 | `late`, `too_late`    | without a fault, and for longer than a fault explains |
 | `slow_takeover`       | a job of a killed shard that fired no earlier than 15 s later |
 | `mislabelled`         | by its time it is another run than it says, and not merely late |
@@ -55,6 +56,7 @@ from tests.checker import (
     lateness,
     requested,
     takeovers,
+    tenants,
     tenures,
 )
 from tests.checker.findings import Evidence, Report
@@ -73,6 +75,7 @@ def check(history: History) -> Report:
     report.findings += tenures.check(evidence)
     report.findings += takeovers.check(evidence, report)
     report.findings += changes.check(evidence)
+    report.findings += tenants.check(evidence)
     report.findings += lateness.check(evidence, report)
     report.findings.sort()
     return report

@@ -151,15 +151,9 @@ def _outcome(evidence: Evidence, run: RunRow, arrivals: list[Arrival]) -> Iterat
 
 
 def _keys(evidence: Evidence) -> Iterator[Finding]:
-    """A key belongs to one run, and a run to one tenant and its own worker."""
+    """A key belongs to one run."""
     owners: dict[str, tuple[str, int]] = {}
     for arrival in evidence.history.arrivals:
-        story = evidence.stories.get(arrival.job)
-        run = evidence.runs.get((arrival.job, arrival.due_us))
-        urls = {one.url for one in story.definitions.values()} if story else set()
-        tenants = {arrival.tenant, story.tenant if story else None, run.tenant if run else None}
-        if arrival.url not in urls or len(tenants) > 1:
-            yield Finding("cross_tenant", arrival.job, arrival.due_us, f"{arrival.url} {tenants}")
         owner = owners.setdefault(arrival.key, (arrival.job, arrival.scheduled_us))
         if owner != (arrival.job, arrival.scheduled_us):
             yield Finding("key_shared", arrival.job, arrival.due_us, arrival.key)

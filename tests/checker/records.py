@@ -7,7 +7,7 @@ the tables, are the database's; `offsets` says how far that clock is ahead, from
 The three logs:
 
 - `requests`: what clients asked for, and whether they know that it was done. `failed` was not done,
-  `unknown` may have been.
+  `unknown` may have been. Apart from them, `trespasses`: what they asked for of another tenant.
 - `arrivals`: what workers received, written before they answered, and what they answered.
 - the tables at the end: `jobs`, `runs`, `partitions`; and `overwritten`, rows of runs as they were
   before their end, or the token of their claim, was written over.
@@ -95,6 +95,22 @@ class Request(Struct, frozen=True, kw_only=True):
     too_late: tuple[int, ...] = ()  # due times that a change was told not to have reached
 
 
+class Trespass(Struct, frozen=True, kw_only=True):
+    """What a tenant asked for of a job of another, or of its run that is due then.
+
+    It was shown nothing if it was told that there is no such thing. Of what had no answer nobody
+    knows; but nothing may have become of it either, and so it is no `Request`.
+    """
+
+    verb: Verb | Literal["read"]
+    job: str
+    tenant: str  # who asked
+    at_us: int
+    shown: Literal["nothing", "something", "unknown"]
+    due_us: int | None = None
+    answer: str = ""  # as it came, for who looks into it
+
+
 class Arrival(Struct, frozen=True, kw_only=True, gc=False):
     """One attempt of one run at a worker. `answered_us` is None while, or if, there is no answer.
 
@@ -103,6 +119,7 @@ class Arrival(Struct, frozen=True, kw_only=True, gc=False):
 
     job: str
     tenant: str  # whose worker it is that got it
+    signer: str = ""  # whose secret it was signed with; empty where nothing is signed
     due_us: int
     scheduled_us: int
     key: str
@@ -212,6 +229,7 @@ class History(Struct, frozen=True, kw_only=True):
     runs: tuple[RunRow, ...]
     partitions: tuple[PartitionRow, ...]
     overwritten: tuple[RunRow, ...] = ()
+    trespasses: tuple[Trespass, ...] = ()
     faults: tuple[Fault, ...] = ()
     tenures: tuple[Tenure, ...] = ()
     lives: tuple[Life, ...] = ()

@@ -84,7 +84,7 @@ async def _load(load: Load, world: World) -> None:
         **{f"once-{n}": once_at(start_us + n * step_us, url) for n in range(load.one_offs)},
     }
     if jobs:
-        await world.client.create_all(jobs)
+        await world.clients.create_all(jobs)
     if load.is_changing:
         await world.trickle()
     if load.beside:

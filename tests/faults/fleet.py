@@ -29,7 +29,7 @@ async def hot_second(world: World) -> None:
         numbers = range(start, min(start + BULK, HOT_JOBS))
         batch = 200 if start % (2 * BULK) else 1
         jobs = {f"hot-{n}": once_at(due_us, f"{url}?{batch}") for n in numbers}
-        await world.client.create_all(jobs, batch)
+        await world.clients.create_all(jobs, batch)
     if now_us() >= due_us:
         raise NotAvailable(f"{HOT_JOBS:,} jobs could not be registered in {ahead_s} s")
     await world.other.until_received("/ok?1")

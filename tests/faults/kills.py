@@ -28,8 +28,8 @@ async def sent_and_not_answered(world: World) -> None:
     """Every job has a run at a worker that holds its answers, wherever it is owned."""
     url = f"{world.other.url}/hold"
     due_us = now_us() + 2 * SECOND_US
-    await world.client.create_all({f"held-{n}": once_at(due_us, url) for n in range(16)})
-    await world.client.create_all({f"holding-{n}": every_second(url) for n in range(4)})
+    await world.clients.create_all({f"held-{n}": once_at(due_us, url) for n in range(16)})
+    await world.clients.create_all({f"holding-{n}": every_second(url) for n in range(4)})
     await world.other.until_received("/hold", 16)
     await _kill_and_see(world)
 
@@ -69,7 +69,7 @@ async def stopped(world: World) -> None:
 async def the_api(world: World) -> None:
     """While it answers a client; what it has acknowledged is there."""
     for _ in range(3):
-        trap = world.proxies["api"].trap("write", "answered")
+        trap = world.proxies["api"].trap("change", "answered")
         await trap.spring()
         await world.kill_api()
     await world.until_arrived(100)

@@ -15,11 +15,10 @@ from tests.checker.records import (
     JobRow,
     Offset,
     PartitionRow,
-    Request,
     RunRow,
     Tenure,
 )
-from tests.faults.client import now_us
+from tests.faults.client import Clients, now_us
 from tests.faults.records import Records
 from tests.faults.server import Server
 
@@ -96,21 +95,23 @@ async def read_history(
     database: str,
     logbook: Logbook,
     healed_us: int,
-    said: tuple[Iterable[Request], Iterable[Records]],
+    said: tuple[Clients, Iterable[Records]],
 ) -> History:
     """Everything that happened: from the tables, and from what clients and workers wrote."""
-    requests, records = said
+    clients, records = said
     connection = await asyncpg.connect(server.url(database))
     try:
         jobs = await connection.fetch(JOBS)
-        ids = {row["name"]: row["job"] for row in jobs}
+        ids = {(row["tenant"], row["name"]): row["job"] for row in jobs}
         return History(
             started_us=logbook.started_us,
             healed_us=healed_us,
             ended_us=now_us(),
             requests=tuple(
-                replace(request, job=ids.get(request.job, request.job)) for request in requests
+                replace(request, job=ids.get((request.tenant, request.job), request.job))
+                for request in clients.by_id()
             ),
+            trespasses=tuple(one for client in clients.each for one in client.trespasses),
             arrivals=tuple(arrival for one in records for arrival in one.read()),
             jobs=tuple(msgspec.convert(_without(dict(row), "name"), JobRow) for row in jobs),
             runs=tuple([run async for run in _read_runs(connection, "wheelsched.runs")]),

@@ -57,7 +57,7 @@ async def _register_in(world: World, within_s: int, *kinds: Kind) -> int:
             numbers = range(first, min(first + BULK, kind.jobs))
             url = f"{world.worker.url}/ok?{kind.name}"
             jobs = {f"{kind.name}-{n}": _definition(kind, n, start_us, url) for n in numbers}
-            await world.client.create_all(jobs, kind.batch)
+            await world.clients.create_all(jobs, kind.batch)
     if now_us() >= start_us:
         raise NotAvailable(f"{[kind.name for kind in kinds]} not registered in {within_s} s")
     return start_us

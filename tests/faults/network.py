@@ -109,6 +109,6 @@ SCENARIOS = [
     Scenario(name="cut when any write had committed", strike=cut_at_commit("write", "answered")),
     Scenario(
         name="the API cut when the commit of a change was sent",
-        strike=cut_at_commit("write", "sent", ("api",)),
+        strike=cut_at_commit("change", "sent", ("api",)),
     ),
 ]

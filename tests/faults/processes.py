@@ -5,12 +5,13 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import aiohttp
 import msgspec
 from tests.faults.records import Records
+from tests.faults.tenants import Tenant
 from tests.stack import PROGRAM, clean_environment
 from tests.waiting import PATIENCE_S
 from tests.workers import closed_port
@@ -154,8 +155,9 @@ class WorkerProcess(Program):
         self.records = Records(self._path)
         self.url = ""
 
-    async def run(self) -> None:
-        await self.start([sys.executable, str(WORKER), str(self._path)], {})
+    async def run(self, tenants: Iterable[Tenant]) -> None:
+        secrets = [f"{tenant.tenant_id}={tenant.secret}" for tenant in tenants]
+        await self.start([sys.executable, str(WORKER), str(self._path), *secrets], {})
         async with asyncio.timeout(PATIENCE_S):
             while not (said := self.log.read_text()).endswith("\n"):
                 await asyncio.sleep(POLL_S)

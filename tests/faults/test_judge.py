@@ -15,6 +15,7 @@ from tests.faults.judge import Observation, judge, unavailable
 from tests.faults.processes import Shard
 from tests.faults.server import Server
 from tests.faults.table import write_table
+from tests.faults.trespasser import QUESTIONS, Trespasser
 from tests.faults.world import World
 
 SECOND_US = 1_000_000
@@ -38,6 +39,17 @@ def test_nothing_is_found_where_nothing_was_broken(seen: Observation) -> None:
     assert verdict.broken == ()
     assert not verdict.explained or seen.history.faults  # the machine may have stalled
     assert verdict.runs >= 60
+
+
+def test_both_tenants_have_something_to_lose(seen: Observation) -> None:
+    """Each has runs that are signed with its own secret, and what it has was asked for in vain."""
+    history = seen.history
+    tenants = {request.tenant for request in history.requests}
+    assert len(tenants) == 2
+    assert {(one.tenant, one.signer) for one in history.arrivals} == {(t, t) for t in tenants}
+    owners = {job.job: job.tenant for job in history.jobs}
+    assert "nothing" in {one.shown for one in history.trespasses}
+    assert all(owners[one.job] != one.tenant for one in history.trespasses)
 
 
 def plain(history: History) -> Arrival:
@@ -104,6 +116,29 @@ def with_two_owners(history: History) -> History:
     return replace(history, tenures=(*history.tenures, replace(history.tenures[0], shard="b")))
 
 
+def another_tenant(history: History) -> str:
+    """One whose job the plain one is not."""
+    own = plain(history).tenant
+    return next(request.tenant for request in history.requests if request.tenant != own)
+
+
+def with_one_signed_by_another(history: History) -> History:
+    return with_another_arrival(history, replace(plain(history), signer=another_tenant(history)))
+
+
+def with_one_signed_by_nobody(history: History) -> History:
+    return with_another_arrival(history, replace(plain(history), signer="nobody"))
+
+
+def with_one_in_the_name_of_another(history: History) -> History:
+    return with_another_arrival(history, replace(plain(history), tenant=another_tenant(history)))
+
+
+def with_a_trespass_that_was_answered(history: History) -> History:
+    first, *others = history.trespasses
+    return replace(history, trespasses=(replace(first, shown="something"), *others))
+
+
 @pytest.mark.parametrize(
     ("tamper", "finding"),
     [
@@ -115,6 +150,10 @@ def with_two_owners(history: History) -> History:
         (with_an_outcome_of_another, "stale_write"),
         (with_one_unfinished, "stuck"),
         (with_two_owners, "two_owners"),
+        (with_one_signed_by_another, "cross_tenant"),
+        (with_one_signed_by_nobody, "cross_tenant"),
+        (with_one_in_the_name_of_another, "cross_tenant"),
+        (with_a_trespass_that_was_answered, "cross_tenant"),
     ],
 )
 def test_what_was_tampered_with_is_found(
@@ -216,6 +255,31 @@ def test_where_nothing_was_broken_no_stall_explains_a_duplicate(seen: Observatio
 def test_what_cannot_be_done_here_is_said() -> None:
     table = write_table([unavailable("disk full", "mount is not allowed")])
     assert "not available here | mount is not allowed" in table
+
+
+async def ask_for_its_own(world: World) -> None:
+    """As if the API took one tenant for the other: each question is one that an owner may ask."""
+    own = world.clients.each[0]
+    trespasser = Trespasser(world.clients.each, world.random, world._database_us)
+    for question in QUESTIONS:
+        await trespasser.ask(question, own, own)
+    world.require(
+        {one.shown for one in own.trespasses} == {"something"},
+        f"not shown: {[one for one in own.trespasses if one.shown != 'something']}",
+    )
+    await world.until_arrived(100)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_who_gets_what_is_another_tenants_is_caught(server: Server) -> None:
+    load = Load(one_offs=0, is_changing=False)
+    scenario = Scenario(name="trespass", strike=ask_for_its_own, load=load)
+    verdict = await run_experiment(scenario, server)
+    assert verdict.found["cross_tenant"] == len(QUESTIONS)
+    assert "not shown" not in " ".join(verdict.broken)
+    done = {"edit": "old_self", "pause": "lost", "trigger": "requested_twice", "delete": "vanished"}
+    assert {name for name in done.values() if verdict.found[name]} == set(done.values())
 
 
 class MutantShard(Shard):

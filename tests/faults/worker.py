@@ -1,19 +1,22 @@
-"""A worker in a process of its own, that remembers: `python worker.py LOG`.
+"""A worker in a process of its own, that remembers: `python worker.py LOG TENANT=SECRET…`.
 
 Invariant: what it received is on disk before anything is answered. All that came in one turn of the
 loop is synced at once. Prints its port. A callback is answered in the *temper* that its path names;
-`POST /calm` makes all of them good-natured, and answers those that were held.
+`POST /calm` makes all of them good-natured, and answers those that were held. It answers whatever
+it is sent, and notes whose secret that was signed with: the checker knows whose it had to be.
 
 A line of the log is an arrival, or an answer to those of one request: see `records`.
 """
 
 import asyncio
+import hmac
 import os
 import signal
 import socket
 import struct
 import sys
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +28,12 @@ import uvloop
 PLAIN = b"HTTP/1.1 %d %b\r\ncontent-length: %d\r\n\r\n%b"
 ENDLESS = b"HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n"
 MICROSECOND = 1_000_000
+NOBODY = "nobody"
+SIGNED = (  # of the headers of a single callback, by a signature of their own
+    *("wheelsched-run-id", "wheelsched-job-id", "wheelsched-job-name"),
+    *("wheelsched-scheduled-at", "wheelsched-attempt", "wheelsched-fencing-token"),
+    *("wheelsched-trigger", "wheelsched-timeout-ms"),
+)
 
 
 class Log:
@@ -62,10 +71,38 @@ class Log:
         self._file.close()
 
 
+class Signatures:
+    """The secrets of all tenants, each `TENANT=whsec_…`."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._keys: dict[str, bytes] = {}
+        for written in secrets:
+            tenant, _, secret = written.partition("=")
+            self._keys[tenant] = b64decode(secret.removeprefix("whsec_"))
+
+    def signer(self, headers: dict[str, str], body: bytes) -> str:
+        """Whose secret signed all of a request."""
+        head = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode()
+        signed = [(head + body, headers["webhook-signature"])]
+        if not body.startswith(b"["):
+            values = "\n".join(headers[name] for name in SIGNED)
+            signed.append((head + values.encode(), headers["wheelsched-signature"]))
+        for tenant, key in self._keys.items():
+            if all(_is_signed(key, content, given) for content, given in signed):
+                return tenant
+        return NOBODY
+
+
+def _is_signed(key: bytes, content: bytes, given: str) -> bool:
+    digest = b64encode(hmac.digest(key, content, "sha256")).decode()
+    return f"v1,{digest}" in given.split(" ")
+
+
 class Callbacks(asyncio.Protocol):
     """One connection, with requests one after the other."""
 
     log: ClassVar[Log]
+    signatures: ClassVar[Signatures]
     calm: ClassVar[asyncio.Event]
     tasks: ClassVar[set[asyncio.Task[None]]] = set()
 
@@ -103,7 +140,8 @@ class Callbacks(asyncio.Protocol):
     def _receive(self, url: str, temper: str, headers: dict[str, str], body: bytes) -> None:
         at_us = time.time_ns() // 1_000
         elements = msgspec.json.decode(body) if body.startswith(b"[") else [_single(headers, body)]
-        numbers = self.log.note_arrivals(_arrival(url, element, at_us) for element in elements)
+        common = {"url": url, "at_us": at_us, "signer": self.signatures.signer(headers, body)}
+        numbers = self.log.note_arrivals(_arrival(element) | common for element in elements)
         if body.startswith(b"["):
             said = msgspec.json.encode(
                 [{"run_id": element["run_id"], "ok": True} for element in elements]
@@ -188,7 +226,7 @@ def _single(headers: dict[str, str], body: bytes) -> dict[str, object]:
     }
 
 
-def _arrival(url: str, element: dict[str, object], at_us: int) -> dict[str, object]:
+def _arrival(element: dict[str, object]) -> dict[str, object]:
     run_id = cast("str", element["run_id"])
     payload = cast("dict[str, object]", element["payload"])
     return {
@@ -200,9 +238,7 @@ def _arrival(url: str, element: dict[str, object], at_us: int) -> dict[str, obje
         "token": element["fencing_token"],
         "attempt": element["attempt"],
         "trigger": element["trigger"],
-        "url": url,
         "mark": payload["mark"],
-        "at_us": at_us,
     }
 
 
@@ -213,11 +249,12 @@ def _instant_us(text: str) -> int:
     )
 
 
-async def serve(path: str) -> None:
+async def serve(path: str, secrets: Iterable[str]) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
     Callbacks.log = Log(path)
+    Callbacks.signatures = Signatures(secrets)
     Callbacks.calm = asyncio.Event()
     server = await loop.create_server(Callbacks, "127.0.0.1", 0, backlog=1_000)
     print(server.sockets[0].getsockname()[1], flush=True)
@@ -227,4 +264,4 @@ async def serve(path: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(sys.argv[1]))
+    uvloop.run(serve(sys.argv[1], sys.argv[2:]))

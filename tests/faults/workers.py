@@ -18,7 +18,7 @@ def bad_tempered(temper: str) -> Strike:
         bounds = {"timeout_us": TIMEOUT_US, "max_attempts": 2}
         jobs = {f"once-bad-{n}": once_at(due_us, url, **bounds) for n in range(12)}
         jobs |= {f"always-bad-{n}": every_second(url, "skip", **bounds) for n in range(3)}
-        await world.client.create_all(jobs)
+        await world.clients.create_all(jobs)
         await world.other.until_received(f"/{temper}", 12)
         await world.until_arrived(250)
         peak = max(shard.peak_bytes for shard in world.shards.values())

@@ -1,4 +1,4 @@
-"""The world of an experiment: a database, shards, an API, workers, a client, and what is broken.
+"""The world of an experiment: a database, shards, an API, workers, clients, and what is broken.
 
 Invariant: every fault that is done here is noted with its beginning and its end, by the reference's
 clock; and every process that was started here is ended here.
@@ -20,13 +20,16 @@ import aiohttp
 import asyncpg
 import msgspec
 from tests.checker.records import ClockError, Offset
-from tests.faults.client import Client, Trickle, now_us
+from tests.faults.client import Clients, now_us
 from tests.faults.clock_shim import ClockShim
 from tests.faults.judge import Observation
 from tests.faults.logbook import OVERDUE, UNFINISHED, Connection, Logbook, read_history
 from tests.faults.processes import Api, Shard, WorkerProcess
 from tests.faults.server import Server
 from tests.faults.stalls import note_stalls
+from tests.faults.tenants import make_tenants
+from tests.faults.trespasser import Trespasser
+from tests.faults.trickle import Trickle
 from tests.proxy import Proxy
 from tests.waiting import PATIENCE_S
 
@@ -61,20 +64,16 @@ class World:
         self._stack = AsyncExitStack()
         self.api = Api("api", directory / "api.log")
         self._stopped = asyncio.Event()
-        self._trickling: asyncio.Task[None] | None = None
+        self._asking: list[asyncio.Task[None]] = []
         self._watching: list[asyncio.Task[None]] = []
         self._looked_s = 0.0  # how long the latest look took
 
     async def open(self, shards: int) -> None:
         """Starts everything but the load."""
-        url, *_ = await asyncio.gather(
-            self.api.run(await self._line("api")),
-            self.worker.run(),
-            self.other.run(),
+        await asyncio.gather(
+            self._open_for_tenants(),
             *(self.start_shard(f"shard-{number + 1}") for number in range(shards)),
         )
-        self.client = Client(str(url))
-        self._stack.push_async_callback(self.client.close)
         self._watching = [
             asyncio.create_task(self._ask_for_errors()),
             asyncio.create_task(note_stalls(self.logbook, self.server.home)),
@@ -84,7 +83,7 @@ class World:
     async def close(self) -> None:
         """Ends everything, however far it came."""
         self._stopped.set()
-        tasks = [*self._watching, *([self._trickling] if self._trickling else [])]
+        tasks = [*self._watching, *self._asking]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -185,21 +184,23 @@ class World:
         if not is_so:
             self.broken.append(otherwise)
 
-    # The client.
+    # The clients.
 
     async def trickle(self) -> None:
-        """Lets a client change things from now on."""
-        trickle = Trickle(self.client, f"{self.worker.url}/ok", self.random, self._database_us)
-        await trickle.prepare()
-        self._trickling = asyncio.create_task(trickle.run(self._stopped))
+        """Lets clients change what is theirs from now on, and ask for what is not."""
+        clients, url = self.clients.each, f"{self.worker.url}/ok"
+        trickles = [Trickle(one, url, self.random, self._database_us) for one in clients]
+        await asyncio.gather(*(trickle.prepare() for trickle in trickles))
+        trespasser = Trespasser(clients, self.random, self._database_us)
+        asking = (*(trickle.run for trickle in trickles), trespasser.run)
+        self._asking = [asyncio.create_task(run(self._stopped)) for run in asking]
 
     # The end.
 
     async def heal(self) -> int:
         """Nothing is broken any more and nothing is asked for; gives the instant of that."""
         self._stopped.set()
-        if self._trickling is not None:
-            await self._trickling
+        await asyncio.gather(*self._asking)
         for proxy in self.proxies.values():
             proxy.heal()
         await self.worker.calm()
@@ -233,16 +234,16 @@ class World:
 
     async def dump(self, healed_us: int) -> Observation:
         """The three logs, and what was seen beside them."""
-        unknown = sum(request.result == "unknown" for request in self.client.requests)
-        if unknown:
-            self.remarks.append(f"{unknown} requests of the client without an answer")
+        requests = self.clients.by_id()
+        if unknown := sum(request.result == "unknown" for request in requests):
+            self.remarks.append(f"{unknown} requests of the clients without an answer")
         if stalls_us := self.logbook.stalls_us:
             longest_s = max(stalls_us) / 1_000_000
             self.remarks.append(
                 f"the machine itself stalled {len(stalls_us)} times, up to {longest_s:.1f} s"
             )
         records = (self.worker.records, self.other.records)
-        said = (self.client.by_id(), records)
+        said = (self.clients, records)
         history = await read_history(self.server, self.database, self.logbook, healed_us, said)
         if IS_KEPT:
             (self.directory / "history.json").write_bytes(msgspec.json.encode(history))
@@ -253,6 +254,14 @@ class World:
             returns_us=tuple(self.logbook.returns_us),
             is_faultless=self.is_faultless,
         )
+
+    async def _open_for_tenants(self) -> None:
+        """The API; and by what it says, their clients and the workers that know their secrets."""
+        url = await self.api.run(await self._line("api"))
+        tenants = await make_tenants(url)
+        self.clients = Clients(url, tenants)
+        self._stack.push_async_callback(self.clients.close)
+        await asyncio.gather(self.worker.run(tenants), self.other.run(tenants))
 
     def _database_us(self, at_us: int | None = None) -> int:
         """What the database's clock shows, now or when the reference shows `at_us`."""
