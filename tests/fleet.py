@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -63,7 +64,7 @@ class Fleet:
             return await self.shards.pop(name).wait()
 
     async def now_us(self) -> int:
-        return await self.store.leases.read_clock()
+        return (await self.store.leases.read_clock(time.monotonic_ns)).database_us
 
     async def register(self, schedules: Sequence[str], **fields: object) -> list[Job]:
         """Registers jobs for the worker."""

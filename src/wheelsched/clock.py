@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ class SystemClock:
             raise ValueError(f"spin_us must lie between 0 and 1000, not {spin_us}")
         self._spin_ns = spin_us * 1_000
         self._timerfd = timerfd
+        self._turns: Turns | None = None
 
     def alarm(self, ring: Callable[[], object]) -> "Alarm":
         if self._timerfd:
@@ -57,6 +59,9 @@ class SystemClock:
         return CallAtAlarm(ring, now_ns=self.now_ns, spin_ns=self._spin_ns)
 
     async def sleep(self, delay_ns: int) -> None:
+        if not delay_ns:
+            await self._next_turn()
+            return
         when_ns = self.now_ns() + delay_ns
         left_ns = delay_ns
         while True:
@@ -66,12 +71,45 @@ class SystemClock:
             if left_ns <= 0:
                 return
 
+    async def _next_turn(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._turns is None or self._turns.loop is not loop:
+            self._turns = Turns(loop)
+        await self._turns.next()
 
-async def take_sample(clock: "Clock", read_clock: Callable[[], Awaitable[int]]) -> ClockSample:
-    """Read the database's clock once, between two looks at the process's own."""
-    sent_ns = clock.now_ns()
-    database_us = await read_clock()
-    return ClockSample(sent_ns=sent_ns, database_us=database_us, received_ns=clock.now_ns())
+
+class Turns:
+    """The turns of a loop, of which each goes to one of those that wait for one.
+
+    Whoever has much to do does a portion of it in a turn. If all of them did so in the same turn,
+    what comes due meanwhile would wait for all of them.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_taken = False  # the next turn
+
+    async def next(self) -> None:
+        """Return in the next turn, or in a later one if others were here before."""
+        if self._is_taken:
+            granted = self.loop.create_future()
+            self._waiting.append(granted)
+            await granted
+        else:
+            self._is_taken = True
+            self.loop.call_soon(self._grant)
+            await asyncio.sleep(0)
+
+    def _grant(self) -> None:
+        """At the beginning of a turn that is taken: gives the one after it away."""
+        while self._waiting:
+            granted = self._waiting.popleft()
+            if not granted.done():
+                granted.set_result(None)
+                self.loop.call_soon(self._grant)
+                return
+        self._is_taken = False
 
 
 class DatabaseClock:
@@ -82,17 +120,17 @@ class DatabaseClock:
     spread over time, and the error says how far off the time may be meanwhile.
 
     ```python
-    clock = DatabaseClock(inner, await take_sample(inner, leases.read_clock))
-    has_stepped = clock.add_sample(await take_sample(inner, leases.read_clock))
+    clock = DatabaseClock(inner, await leases.read_clock(inner.now_ns))
+    has_stepped = clock.add_sample(await leases.read_clock(inner.now_ns))
     ```
     """
 
     def __init__(self, inner: "Clock", sample: ClockSample) -> None:
         self._inner = inner
         self._inner_now_ns = inner.now_ns
-        self._estimate = OffsetEstimate(best=sample)
+        self._estimate = OffsetEstimate(sample.bounds)
         self._alarms: dict[DatabaseAlarm, None] = {}  # in the order in which they were made
-        self._follow(Slew.level(sample.offset_ns))
+        self._follow(Slew.level(sample.bounds.offset_ns))
 
     def now_ns(self) -> int:
         """Unix time in nanoseconds by the database's clock, within `error_us`."""
@@ -113,7 +151,7 @@ class DatabaseClock:
     def error_us(self) -> int:
         """How far the database's clock may be from this one, rounded up."""
         inner_ns = self._inner_now_ns()
-        error_ns = self._estimate.best.error_ns(inner_ns) + self._slew.left_ns(inner_ns)
+        error_ns = self._estimate.bounds.error_ns(inner_ns) + self._slew.left_ns(inner_ns)
         return -(-error_ns // NS_PER_US)
 
     def add_sample(self, sample: ClockSample) -> bool:
@@ -123,7 +161,7 @@ class DatabaseClock:
         """
         self._estimate = self._estimate.after(sample)
         inner_ns = self._inner_now_ns()
-        offset_ns = self._estimate.best.offset_ns
+        offset_ns = self._estimate.bounds.offset_ns
         has_stepped = abs(offset_ns - self._slew.offset_at(inner_ns)) > STEP_NS
         if has_stepped:
             self._follow(Slew.level(offset_ns))

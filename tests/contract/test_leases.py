@@ -1,5 +1,6 @@
 """Leases and partitions, on memory and on Postgres."""
 
+from itertools import count
 from uuid import uuid4
 
 import pytest
@@ -83,8 +84,10 @@ async def test_a_lease_that_was_released_twice_since_is_refused(world: World) ->
 
 
 async def test_the_clock_is_the_databases_and_goes_on(world: World) -> None:
-    first, second = [await world.leases.read_clock() for _ in range(2)]
-    assert world.now_us <= first <= second < world.now_us + 60_000_000
+    instants_ns = count()
+    first, second = [await world.leases.read_clock(lambda: next(instants_ns)) for _ in range(2)]
+    assert world.now_us <= first.database_us <= second.database_us < world.now_us + 60_000_000
+    assert [first.sent_ns, first.received_ns, second.sent_ns] == [0, 1, 2]
 
 
 async def test_leaving_frees_everything(world: World) -> None:

@@ -5,7 +5,8 @@ import time
 
 from tests.postgres import Connect
 
-from wheelsched.clock import DatabaseClock, SystemClock, take_sample
+from wheelsched.clock import DatabaseClock, SystemClock
+from wheelsched.core.offset import ClockSample
 
 SAMPLES = 20
 
@@ -13,16 +14,17 @@ SAMPLES = 20
 async def test_the_time_is_the_servers_within_the_error(database: str, connect: Connect) -> None:
     connection = await connect(database)
 
-    async def read_clock() -> int:
+    async def read_clock() -> ClockSample:
+        sent_ns = inner.now_ns()
         now_us: int = await connection.fetchval(
             "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         )
-        return now_us
+        return ClockSample(sent_ns, now_us, inner.now_ns())
 
     inner = SystemClock()
-    clock = DatabaseClock(inner, await take_sample(inner, read_clock))
+    clock = DatabaseClock(inner, await read_clock())
     for _ in range(SAMPLES):
-        assert not clock.add_sample(await take_sample(inner, read_clock))
+        assert not clock.add_sample(await read_clock())
         before_ns = time.time_ns()
         now_ns = clock.now_ns()
         after_ns = time.time_ns()
@@ -35,4 +37,4 @@ async def test_the_time_is_the_servers_within_the_error(database: str, connect: 
     alarm.set(when_us * 1_000)
     await asyncio.wait_for(rung.wait(), 60)
     alarm.close()
-    assert await read_clock() >= when_us - clock.error_us
+    assert (await read_clock()).database_us >= when_us - clock.error_us

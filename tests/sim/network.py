@@ -13,6 +13,7 @@ from uuid import UUID
 from tests.sim.fates import Fate, Weather
 from tests.sim.machine import Machine
 
+from wheelsched.core.offset import ClockSample
 from wheelsched.errors import StoreTimeout, StoreUnavailable
 from wheelsched.ports import Hint, HintSource
 from wheelsched.testing import MemoryStore, VirtualClock
@@ -34,9 +35,13 @@ class Part:
             method = getattr(self._part, name)
             if name == "join":
                 self._line.joined(arguments[0])  # type: ignore[arg-type] # its first is the name
-            return await self._line.send(
+            sent_ns = self._line.now_ns()
+            answer = await self._line.send(
                 f"{self._name}.{name}", lambda: method(*arguments, **named)
             )
+            if isinstance(answer, ClockSample):  # read at the other end of the line
+                return ClockSample(sent_ns, answer.database_us, self._line.now_ns())
+            return answer
 
         return call
 
@@ -65,6 +70,9 @@ class Line:
         self.history: Any = Part(self, "history", store.history)
         self.tenants: Any = Part(self, "tenants", store.tenants)
         self.idempotency: Any = Part(self, "idempotency", store.idempotency)
+
+    def now_ns(self) -> int:
+        return self._machine.now_ns()
 
     async def send(self, name: str, do: Callable[[], Awaitable[object]]) -> object:
         """Does a statement, as its fate will have it."""

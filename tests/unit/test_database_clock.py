@@ -6,7 +6,7 @@ import time
 import pytest
 
 from wheelsched.aio import AsyncWheel
-from wheelsched.clock import DatabaseClock, SystemClock, take_sample
+from wheelsched.clock import DatabaseClock, SystemClock
 from wheelsched.core.offset import SLEW_PARTS, STEP_SAMPLES, ClockSample
 from wheelsched.testing import VirtualClock
 from wheelsched.testing.clock import VirtualAlarm
@@ -52,16 +52,6 @@ async def test_it_tells_unix_time_by_the_database(
     await inner.advance(SECOND)
     assert abs(clock.now_ns() - 6 * SECOND - OFFSET_NS) < 1_000
     assert clock.error_us == 501
-
-
-async def test_a_sample_has_the_reading_and_the_instants_around_it(inner: VirtualClock) -> None:
-    async def read_clock() -> int:
-        await inner.advance(3)
-        return 42
-
-    assert await take_sample(inner, read_clock) == ClockSample(
-        sent_ns=5 * SECOND, database_us=42, received_ns=5 * SECOND + 3
-    )
 
 
 @pytest.mark.parametrize("correction_ns", [20 * MS, -20 * MS])
@@ -203,13 +193,11 @@ async def test_it_runs_on_the_real_clock_without_the_hosts_wall_clock(
     def forbidden(*_: object) -> float:
         raise AssertionError("the wall clock was read")
 
-    async def read_clock() -> int:
-        return 1_000_000
-
     for name in ("time", "time_ns"):
         monkeypatch.setattr(time, name, forbidden)
     system = SystemClock()
-    clock = DatabaseClock(system, await take_sample(system, read_clock))
+    now_ns = system.now_ns()
+    clock = DatabaseClock(system, ClockSample(now_ns, 1_000_000, now_ns))
     rung: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     alarm = clock.alarm(lambda: rung.set_result(clock.now_ns()))
     when_ns = clock.now_ns() + MS

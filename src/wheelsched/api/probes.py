@@ -43,7 +43,7 @@ class Probes:
         """Ready is who reaches the database."""
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
-                await self._leases.read_clock()
+                await self._leases.read_clock(self._surroundings.clock.now_ns)
         except (StoreError, TimeoutError) as error:
             log.warning("readiness.lost", error=type(error).__name__)
             raise web.HTTPServiceUnavailable from error

@@ -30,7 +30,7 @@ from wheelsched.core.spec import Schedule
 MAX_ON_TIME: Final = 1_000
 
 
-class Fire(Struct, frozen=True, kw_only=True):
+class Fire(Struct, frozen=True, kw_only=True, gc=False):
     """Arm this run and dispatch it at `fire_at_us`, or at once when that has passed."""
 
     due_us: int
@@ -38,7 +38,7 @@ class Fire(Struct, frozen=True, kw_only=True):
     lane: Lane
 
 
-class Skip(Struct, frozen=True, kw_only=True):
+class Skip(Struct, frozen=True, kw_only=True, gc=False):
     """Record `count` due times, from `first_us` to `last_us`, as one skipped run at `last_us`."""
 
     reason: SkipReason  # of the last of them
@@ -47,7 +47,7 @@ class Skip(Struct, frozen=True, kw_only=True):
     last_us: int
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class Decision(Struct, frozen=True, kw_only=True, gc=False):
     """What one compare-and-set of the timer writes: the skip, the runs, and the next due time."""
 
     skip: Skip | None

@@ -51,7 +51,7 @@ class JobState(StrEnum):
 DRAFT_STATES: Final = frozenset({JobState.UNPLANNED, JobState.REFUSED})
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class Target(Struct, frozen=True, kw_only=True, gc=False):
     """Where the callbacks of a job go."""
 
     url: str
@@ -60,7 +60,7 @@ class Target(Struct, frozen=True, kw_only=True):
     batch: int = 1
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class Job(Struct, frozen=True, kw_only=True, gc=False):
     """The stored definition."""
 
     job_id: UUID
@@ -151,7 +151,7 @@ class RunKey(NamedTuple):
     due_us: int
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class Run(Struct, frozen=True, kw_only=True, gc=False):
     """One due time of one job, or, when skipped, a summary of several."""
 
     job_id: UUID

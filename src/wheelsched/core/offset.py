@@ -5,13 +5,15 @@ lies within the error of the estimate, however unevenly a round trip was spent; 
 `Slew` never goes back. No instant here is of the host's wall clock: what is sent and received is
 counted by the process's own clock, what is read by the database's.
 
-A round trip tells the offset within half its length: the database read its clock at some instant
-in between. From then on the error grows by the drift. So the best sample is the one whose error
-is the least *now*: a short round trip outlives many longer ones, but not for ever.
+A round trip tells between what the offset lies: the database read its clock at some instant in
+between. From then on the bounds drift apart. The offset lies within the bounds of *every* sample,
+so what is known is what they have in common: of two that were held up, one on its way there and one
+on its way back, both together tell it as well as one that was not. A loop with much to do holds up
+most of them.
 
-A sample that contradicts the best one shows that the database's clock was moved. When it was moved
-a little, the newer sample is right. A large difference is believed only when `STEP_SAMPLES` in
-a row agree on it. One long round trip moves nothing: its error covers its difference.
+A sample that contradicts what is known shows that the database's clock was moved. When it was
+moved a little, the newer sample is right. A large difference is believed only when `STEP_SAMPLES`
+in a row agree on it. One long round trip moves nothing: its bounds hold all that is known.
 """
 
 from typing import Final, NamedTuple
@@ -40,51 +42,73 @@ class ClockSample(NamedTuple):
     received_ns: int
 
     @property
+    def bounds(self) -> "Bounds":
+        """Between what the offset lies, as far as this sample tells."""
+        drift_ns = _drift_ns(self.received_ns - self.sent_ns)
+        read_ns = self.database_us * NS_PER_US  # and up to a microsecond more, which it cuts off
+        return Bounds(
+            at_ns=self.received_ns,
+            low_ns=read_ns - self.received_ns - drift_ns,
+            high_ns=read_ns + NS_PER_US - self.sent_ns + drift_ns,
+        )
+
+
+class Bounds(NamedTuple):
+    """Between what the offset lies: what to add to the process's clock."""
+
+    at_ns: int  # from then on they drift apart
+    low_ns: int
+    high_ns: int
+
+    @property
     def offset_ns(self) -> int:
-        """What to add to the process's clock, had both ways taken the same time."""
-        # The database cuts its time off to the microsecond: on average half of one is missing.
-        database_ns = self.database_us * NS_PER_US + NS_PER_US // 2
-        return database_ns - (self.sent_ns + self.received_ns) // 2
+        """The middle: as far from both."""
+        return (self.low_ns + self.high_ns) // 2
 
     def error_ns(self, now_ns: int) -> int:
-        """How far off the offset may be by now."""
-        half_trip_ns = (self.received_ns - self.sent_ns + 1) // 2
-        drift_ns = max(now_ns - self.sent_ns, 0) // DRIFT_PARTS + 1
-        return half_trip_ns + NS_PER_US // 2 + drift_ns
+        """How far off the middle may be by now."""
+        return (self.high_ns - self.low_ns + 1) // 2 + _drift_ns(now_ns - self.at_ns)
 
-    def agrees_with(self, later: "ClockSample") -> bool:
-        """Whether one offset can explain both samples."""
-        now_ns = later.received_ns
-        difference_ns = abs(later.offset_ns - self.offset_ns)
-        return difference_ns <= self.error_ns(now_ns) + later.error_ns(now_ns)
+    def grown(self, now_ns: int) -> "Bounds":
+        """By now."""
+        drift_ns = _drift_ns(now_ns - self.at_ns)
+        return Bounds(now_ns, self.low_ns - drift_ns, self.high_ns + drift_ns)
 
-    def is_better_than(self, other: "ClockSample", now_ns: int) -> bool:
-        return self.error_ns(now_ns) <= other.error_ns(now_ns)
+    def common(self, later: "Bounds") -> "Bounds | None":
+        """What these and later ones have in common; None: one offset cannot explain both."""
+        grown = self.grown(later.at_ns)
+        low_ns, high_ns = max(grown.low_ns, later.low_ns), min(grown.high_ns, later.high_ns)
+        return Bounds(later.at_ns, low_ns, high_ns) if low_ns <= high_ns else None
+
+
+def _drift_ns(elapsed_ns: int) -> int:
+    return max(elapsed_ns, 0) // DRIFT_PARTS + 1
 
 
 class OffsetEstimate(NamedTuple):
     """What the samples so far say of the offset."""
 
-    best: ClockSample
-    contradicting: tuple[ClockSample, ...] = ()  # in a row, far from the best, near each other
+    bounds: Bounds
+    contradicting: tuple[Bounds, ...] = ()  # in a row, far from these, near each other
 
     def after(self, sample: ClockSample) -> "OffsetEstimate":
         """After a further sample."""
-        if self.best.agrees_with(sample):
-            is_better = sample.is_better_than(self.best, sample.received_ns)
-            return OffsetEstimate(best=sample if is_better else self.best)
-        if abs(sample.offset_ns - self.best.offset_ns) <= STEP_NS:
-            return OffsetEstimate(best=sample)
-        return self._contradicted(sample)
+        told = sample.bounds
+        common = self.bounds.common(told)
+        if common is not None:
+            return OffsetEstimate(common)
+        if abs(told.offset_ns - self.bounds.offset_ns) <= STEP_NS:
+            return OffsetEstimate(told)
+        return self._contradicted(told)
 
-    def _contradicted(self, sample: ClockSample) -> "OffsetEstimate":
+    def _contradicted(self, told: Bounds) -> "OffsetEstimate":
         row = self.contradicting
-        if row and not row[-1].agrees_with(sample):
+        if row and row[-1].common(told) is None:
             row = ()
-        row = (*row, sample)
+        row = (*row, told)
         if len(row) < STEP_SAMPLES:
-            return OffsetEstimate(best=self.best, contradicting=row)
-        return OffsetEstimate(best=min(row, key=lambda each: each.error_ns(sample.received_ns)))
+            return OffsetEstimate(self.bounds, row)
+        return OffsetEstimate(min(row, key=lambda each: each.error_ns(told.at_ns)))
 
 
 class Slew(NamedTuple):

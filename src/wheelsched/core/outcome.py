@@ -20,19 +20,19 @@ MAX_ERROR_LENGTH: Final = 2_000
 RETRYABLE_STATUSES: Final = frozenset({408, 425, 429, *range(500, 600)})
 
 
-class Succeeded(Struct, frozen=True, kw_only=True, tag=str.lower):
+class Succeeded(Struct, frozen=True, kw_only=True, tag=str.lower, gc=False):
     """The worker did it. No HTTP status when it said so by REST."""
 
     http_status: int | None = None
 
 
-class Accepted(Struct, frozen=True, kw_only=True, tag=str.lower):
+class Accepted(Struct, frozen=True, kw_only=True, tag=str.lower, gc=False):
     """The worker has begun (202), will heartbeat, and completes by REST."""
 
     http_status: int = 202
 
 
-class Failed(Struct, frozen=True, kw_only=True, tag=str.lower):
+class Failed(Struct, frozen=True, kw_only=True, tag=str.lower, gc=False):
     """The attempt failed in a way that another attempt may mend."""
 
     error: str
@@ -40,14 +40,14 @@ class Failed(Struct, frozen=True, kw_only=True, tag=str.lower):
     retry_after_us: int | None = None  # how long the worker asked us to wait, not yet clamped
 
 
-class Rejected(Struct, frozen=True, kw_only=True, tag=str.lower):
+class Rejected(Struct, frozen=True, kw_only=True, tag=str.lower, gc=False):
     """The worker will never do it: the run is dead at once."""
 
     error: str
     http_status: int | None = None
 
 
-class Gone(Struct, frozen=True, kw_only=True, tag=str.lower):
+class Gone(Struct, frozen=True, kw_only=True, tag=str.lower, gc=False):
     """The worker wants no more runs of this job (410): the run is dead and the job paused."""
 
     error: str

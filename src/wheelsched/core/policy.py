@@ -22,7 +22,7 @@ class OnMisfire(StrEnum):
     SKIP = "skip"  # fire none
 
 
-class MisfirePolicy(Struct, frozen=True, kw_only=True):
+class MisfirePolicy(Struct, frozen=True, kw_only=True, gc=False):
     policy: OnMisfire = OnMisfire.ONCE
     grace_us: int = 60 * SECOND
     window_us: int = HOUR
@@ -41,7 +41,7 @@ class OnOverlap(StrEnum):
 UNLIMITED_CONCURRENCY: Final = 1_000
 
 
-class OverlapPolicy(Struct, frozen=True, kw_only=True):
+class OverlapPolicy(Struct, frozen=True, kw_only=True, gc=False):
     policy: OnOverlap = OnOverlap.SKIP
     max_concurrent: int | None = None  # None: what the policy means by itself, see `limit`
 
@@ -63,7 +63,7 @@ class Backoff(StrEnum):
     FIXED = "fixed"
 
 
-class RetryPolicy(Struct, frozen=True, kw_only=True):
+class RetryPolicy(Struct, frozen=True, kw_only=True, gc=False):
     max_attempts: int = 4  # with the first
     backoff: Backoff = Backoff.EXPONENTIAL
     initial_us: int = SECOND

@@ -16,7 +16,7 @@ from wheelsched.core.state import JobEvent, RunEvent
 from wheelsched.errors import InvalidAttempt
 
 
-class Settlement(Struct, frozen=True, kw_only=True):
+class Settlement(Struct, frozen=True, kw_only=True, gc=False):
     """What settle writes, in one batch with others."""
 
     event: RunEvent

@@ -19,7 +19,7 @@ END_S: Final = 7_258_118_400  # 2200-01-01T00:00:00Z
 END_US: Final = END_S * 1_000_000
 
 
-class Spec(Struct, frozen=True, kw_only=True):
+class Spec(Struct, frozen=True, kw_only=True, gc=False):
     """A schedule as its user wrote it, normalised and checked by `schedule.parse`.
 
     `expression` is text of its kind: a cron expression, an ISO-8601 time, a duration, or

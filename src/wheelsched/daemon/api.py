@@ -22,7 +22,7 @@ from wheelsched.api.app import build_app
 from wheelsched.api.server import ApiServer
 from wheelsched.api.surroundings import Surroundings
 from wheelsched.api.tenants import new_secret
-from wheelsched.clock import DatabaseClock, SystemClock, take_sample
+from wheelsched.clock import DatabaseClock, SystemClock
 from wheelsched.config import ApiConfig, StoreConfig
 from wheelsched.daemon.condition import ShardInquiry
 from wheelsched.daemon.garbage import Collector
@@ -141,7 +141,7 @@ async def _keep_sampling(machine: SystemClock, clock: DatabaseClock, leases: Lea
     while True:
         await machine.sleep(SAMPLE_NS)
         try:
-            if clock.add_sample(await take_sample(machine, leases.read_clock)):
+            if clock.add_sample(await leases.read_clock(machine.now_ns)):
                 log.warning("clock.stepped", offset_us=clock.offset_us)
         except StoreError as error:
             log.warning("clock.unread", error=str(error))

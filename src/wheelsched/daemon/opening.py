@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import structlog
 import uvloop
 
-from wheelsched.clock import DatabaseClock, SystemClock, take_sample
+from wheelsched.clock import DatabaseClock, SystemClock
 from wheelsched.errors import (
     AddressTaken,
     DatabaseNotFound,
@@ -50,9 +50,9 @@ def run_role(role: Coroutine[Any, Any, None]) -> None:
 
 async def open_clock(machine: SystemClock, leases: LeaseStore) -> DatabaseClock:
     """The database's clock, after a few looks at it."""
-    clock = DatabaseClock(machine, await take_sample(machine, leases.read_clock))
+    clock = DatabaseClock(machine, await leases.read_clock(machine.now_ns))
     for _ in range(FIRST_SAMPLES - 1):
-        clock.add_sample(await take_sample(machine, leases.read_clock))
+        clock.add_sample(await leases.read_clock(machine.now_ns))
     return clock
 
 

@@ -16,7 +16,7 @@ TOO_LONG = "the worker's answer is too long to be read"
 NOT_NAMED = "the worker's answer does not name this run"
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class Answer(Struct, frozen=True, kw_only=True, gc=False):
     """An HTTP answer, or what kept it from coming."""
 
     status: int | TransportFailure

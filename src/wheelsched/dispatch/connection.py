@@ -25,6 +25,7 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_FRAMING: Final = 8  # bytes to carry one of a body: a chunk of its own takes six
 KEEP_ALIVE_MARGIN_S: Final = 1.0  # before a worker closes, by its own word: nothing shall cross it
 GRAIN_S: Final = 0.001  # of uvloop's timers
+_LOOK: Final = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)  # to put flags together takes as long
 
 HEAD_TOO_LONG: Final = "its headers are too long"
 NOT_COMPLETE: Final = "its body was not complete"
@@ -87,7 +88,7 @@ class Connection(asyncio.Protocol):
         if self.socket is None:
             return True
         try:
-            self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            self.socket.recv(1, _LOOK)
         except BlockingIOError:
             return True
         except OSError:

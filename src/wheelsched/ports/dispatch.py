@@ -14,7 +14,7 @@ from wheelsched.core.model import RunKey, Target, Trigger
 from wheelsched.core.outcome import Outcome
 
 
-class Callback(Struct, frozen=True, kw_only=True):
+class Callback(Struct, frozen=True, kw_only=True, gc=False):
     """One attempt of one run, as its worker is to see it."""
 
     key: RunKey

@@ -3,11 +3,13 @@
 Invariant: only the shard that a lease names renews it, and a partition has one owner per epoch.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 from uuid import UUID
 
 from msgspec import Struct
+
+from wheelsched.core.offset import ClockSample
 
 
 class Lease(Struct, frozen=True):
@@ -83,5 +85,6 @@ class LeaseStore(Protocol):
     async def leave(self, lease: Lease) -> None:
         """Ends the shard's own lease and frees its partitions."""
 
-    async def read_clock(self) -> int:
-        """The time by the database's clock, in microseconds since 1970."""
+    async def read_clock(self, now_ns: Callable[[], int]) -> ClockSample:
+        """The time by the database's clock, between two looks at another one, as close as can be:
+        what is waited for besides, a connection or a turn of the loop, makes it less certain."""

@@ -18,7 +18,7 @@ UUID_BYTES = 16
 NEVER_US = (1 << 63) - 1  # where a timer stands whose schedule has ended
 
 
-class Retry(Struct, frozen=True):
+class Retry(Struct, frozen=True, gc=False):
     """A run that waits for a further attempt, or for the one that a person asked for."""
 
     key: RunKey
@@ -48,7 +48,7 @@ class Horizon(Struct, frozen=True):
         return UUID(bytes=self.job_ids[place * UUID_BYTES : (place + 1) * UUID_BYTES])
 
 
-class ClaimedRun(Struct, frozen=True):
+class ClaimedRun(Struct, frozen=True, gc=False):
     """A run to arm, and the token of its first attempt."""
 
     due_us: int
@@ -56,7 +56,7 @@ class ClaimedRun(Struct, frozen=True):
     lane: Lane = Lane.ON_TIME
 
 
-class Claim(Struct, frozen=True, kw_only=True):
+class Claim(Struct, frozen=True, kw_only=True, gc=False):
     """What arming wants of one timer: from this due time, under this version, to the next."""
 
     job_id: UUID
@@ -73,7 +73,7 @@ class Claim(Struct, frozen=True, kw_only=True):
         return RunKey(self.job_id, self.due_us)
 
 
-class ClaimedRetry(Struct, frozen=True):
+class ClaimedRetry(Struct, frozen=True, gc=False):
     """A retry to arm, and the token of its attempt."""
 
     key: RunKey

@@ -13,7 +13,6 @@ from uuid import UUID
 import structlog
 from msgspec import Struct
 
-from wheelsched.clock import take_sample
 from wheelsched.core.lease import Look, Watch
 from wheelsched.core.partition import share_of
 from wheelsched.errors import LeaseLost, StoreError
@@ -84,8 +83,8 @@ class Acquire:
 
     async def _sample_clock(self) -> None:
         try:
-            read_clock = self._context.stores.leases.read_clock
-            sample = await take_sample(self._context.machine, read_clock)
+            leases, machine = self._context.stores.leases, self._context.machine
+            sample = await leases.read_clock(machine.now_ns)
         except StoreError as error:
             self._context.vitals.store.count_error(error)
             return

@@ -56,7 +56,7 @@ class Outlets(Struct, frozen=True):
     settle: Callable[[Ruling], None]
 
 
-class Prospect(Struct, frozen=True):
+class Prospect(Struct, frozen=True, gc=False):
     """What a claim makes of one job, if it wins."""
 
     job: Job

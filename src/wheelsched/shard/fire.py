@@ -76,7 +76,8 @@ class Fire:
         self._asked: set[asyncio.Future[list[Outcome] | None]] = set()  # what is on its way
         self._broken: asyncio.Future[None] | None = None  # while it runs: what ends it
         # The queue goes by the machine's clock: a step of the database's makes nobody wait.
-        self._queue_alarm = context.machine.alarm(self.pump)
+        self._queue_alarm = context.machine.alarm(self._wake_queue)
+        self._queue_wakes_us: int | None = None
 
     @property
     def has_due(self) -> bool:
@@ -240,9 +241,15 @@ class Fire:
         self.pump()
 
     def _plan_queue(self) -> None:
+        """Sets the alarm only when it is not set already: that takes longer than all else here."""
         wake_at_us = self._queue.wake_at_us()
-        if wake_at_us is not None:
+        if wake_at_us is not None and wake_at_us != self._queue_wakes_us:
+            self._queue_wakes_us = wake_at_us
             self._queue_alarm.set(wake_at_us * 1_000)
+
+    def _wake_queue(self) -> None:
+        self._queue_wakes_us = None
+        self.pump()
 
     def _start(self, batch: Batch) -> None:
         """Begins a request, without what was withdrawn or put in doubt while it was queued."""

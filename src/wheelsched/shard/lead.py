@@ -5,8 +5,9 @@ second is begun early enough that, at the measured rate and with headroom, its l
 `least` before its first is due. While there is more time than `haste` asks for, arming rests as
 long as it works, one batch after the other, and leaves the database to everybody else.
 
-Headroom is for what stands out. What is due in most of the near seconds is armed as it comes: with
-headroom for each of them, a steady flow of a quarter of the rate would be armed a minute ahead.
+Headroom is for what stands out. What is due in most of the near seconds is armed as it comes,
+`least` ahead of its own time and not of its second's: else the flow of each second would be armed
+at once. With headroom for each of them, a quarter of the rate would be armed a minute ahead.
 """
 
 from collections.abc import Sequence
@@ -54,24 +55,28 @@ def look_ahead(forecast: Sequence[int], rate: float, config: LeadConfig) -> Lead
     # Of a job that recurs only the next due time is in sight: a flow is seen in what is near.
     near = sorted(forecast[: len(forecast) // 2])
     steady = near[len(near) // 2] if near else 0
+    wanted_us = [
+        (second if due > 2 * steady else second + 1) * SECOND - config.least_us
+        for second, due in enumerate(forecast)
+    ]
 
     def reach_us(factor: float) -> int:
         work_s = [(min(due, steady) + factor * max(due - steady, 0)) / rate for due in forecast]
-        return _reach_us(work_s, config.least_us)
+        return _reach_us(work_s, wanted_us)
 
     far_us, hasty_us = reach_us(config.headroom), reach_us(config.haste)
-    return Lead(max(far_us, config.least_us), is_hasty=hasty_us > 0)
+    return Lead(max(far_us, config.least_us), is_hasty=hasty_us > config.least_us)
 
 
-def _reach_us(work_s: Sequence[float], least_us: int) -> int:
+def _reach_us(work_s: Sequence[float], wanted_us: Sequence[int]) -> int:
     """The end of the furthest second that has to be begun now, or 0.
 
-    From the last second backwards: each wants to be done before its own beginning and before the
-    work on the one after it must begin.
+    From the last second backwards: each is to be done when it is wanted, and before the work on the
+    one after it must begin.
     """
     begin_us = len(work_s) * SECOND
     for second in range(len(work_s) - 1, -1, -1):
-        done_us = min(begin_us, second * SECOND - least_us)
+        done_us = min(begin_us, wanted_us[second])
         begin_us = done_us - int(work_s[second] * SECOND)
         if begin_us <= 0 and work_s[second]:
             return (second + 1) * SECOND

@@ -4,6 +4,7 @@ Invariant: whatever the work waits for, the lease has a connection; and no state
 forever, on either side.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -120,7 +121,8 @@ class Database(Closing):
     async def _acquired(self, pool: Pool, timeout_ms: int) -> AsyncIterator[Connection]:
         with named_failures():
             try:
-                connection = await pool.acquire(timeout=timeout_ms / 1000)
+                async with asyncio.timeout(timeout_ms / 1000):  # a timeout of the pool's is a task
+                    connection = await pool.acquire()
             except TimeoutError as error:
                 if pool.get_idle_size() or pool.get_size() < pool.get_max_size():
                     raise

@@ -25,7 +25,7 @@ from wheelsched.core.spec import Spec
 Row = asyncpg.Record
 
 
-class Definition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Definition(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The part of a job that only its shard and its author read: one JSON document."""
 
     schedule: Raw

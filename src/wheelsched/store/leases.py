@@ -4,9 +4,10 @@ Invariant: a row of `shards` is the lease. Deleting it, and raising its fence, w
 statement that holds it, and every later statement finds it changed.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from uuid import UUID
 
+from wheelsched.core.offset import ClockSample
 from wheelsched.errors import FenceRaised, LeaseLost
 from wheelsched.ports import Lease, Ownership, ShardView, Survey
 from wheelsched.store.database import Database
@@ -82,10 +83,11 @@ class PostgresLeases:
         async with self._database.lease_connection() as connection:
             await connection.execute(QUERIES["leave_shards"], lease.shard_id)
 
-    async def read_clock(self) -> int:
+    async def read_clock(self, now_ns: Callable[[], int]) -> ClockSample:
         async with self._database.lease_connection() as connection:
-            now_us: int = await connection.fetchval(QUERIES["read_clock"])
-        return now_us
+            sent_ns = now_ns()
+            database_us: int = await connection.fetchval(QUERIES["read_clock"])
+            return ClockSample(sent_ns, database_us, now_ns())
 
 
 async def refuse_old(database: Database, lease: Lease) -> None:

@@ -1,8 +1,9 @@
 """Stage *acquire*, in memory. Invariant: as on Postgres, a takeover needs both conditions."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from uuid import UUID
 
+from wheelsched.core.offset import ClockSample
 from wheelsched.errors import FenceRaised, LeaseLost
 from wheelsched.ports import Lease, Ownership, ShardView, Survey
 from wheelsched.testing.tables import MemoryTables, ShardRow
@@ -93,5 +94,6 @@ class MemoryLeases:
     async def leave(self, lease: Lease) -> None:
         self._tables.end_shard(lease.shard_id)
 
-    async def read_clock(self) -> int:
-        return self._tables.now_us()
+    async def read_clock(self, now_ns: Callable[[], int]) -> ClockSample:
+        sent_ns = now_ns()
+        return ClockSample(sent_ns, self._tables.now_us(), now_ns())

@@ -10,6 +10,7 @@ request of one run says of it stands in headers: `wheelsched-signature` is the s
 """
 
 import hashlib
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -123,12 +124,12 @@ def batch_key(run_ids: Iterable[str]) -> str:
 # A header carries printable ASCII. The sign of the encoding and the space, which is trimmed at
 # the ends, are encoded too, so that every name can be read back.
 _PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
+_is_plain: Final = re.compile(f"[{re.escape(_PLAIN)}]*").fullmatch
 
 
-@lru_cache(maxsize=16_384)
 def write_name(name: str) -> str:
     """The name of a job as a header carries it: UTF-8, percent-encoded where it has to be."""
-    return quote(name, safe=_PLAIN)
+    return name if _is_plain(name) else quote(name, safe=_PLAIN)
 
 
 def write_key(key: str) -> str:
@@ -141,13 +142,17 @@ def read_name(written: str) -> str:
     return unquote(written)
 
 
-# The runs of a hot second share their scheduled time: its text is made once for all of them.
-@lru_cache(maxsize=1_024)
 def write_instant(instant_us: int) -> str:
     """ISO 8601 in UTC: `2026-11-16T14:00:00Z`, with microseconds where there are any."""
-    instant = _EPOCH + timedelta(microseconds=instant_us)
-    text = f"{instant:%Y-%m-%dT%H:%M:%S}"
-    return f"{text}.{instant_us % SECOND:06}Z" if instant_us % SECOND else f"{text}Z"
+    second, microsecond = divmod(instant_us, SECOND)
+    text = _write_second(second)
+    return f"{text}.{microsecond:06}Z" if microsecond else f"{text}Z"
+
+
+# The runs of a second share most of its text, which is made once for all of them.
+@lru_cache(maxsize=1_024)
+def _write_second(second: int) -> str:
+    return f"{_EPOCH + timedelta(seconds=second):%Y-%m-%dT%H:%M:%S}"
 
 
 def read_instant(text: str) -> int:

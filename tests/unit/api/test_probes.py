@@ -1,3 +1,5 @@
+from typing import NoReturn
+
 import pytest
 from tests.api import Api, document
 
@@ -14,7 +16,7 @@ async def test_probes_need_no_token(api: Api) -> None:
 async def test_without_its_database_the_process_lives_and_is_not_ready(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail() -> int:
+    async def fail(_: object) -> NoReturn:
         raise StoreUnavailable
 
     monkeypatch.setattr(api.stores.leases, "read_clock", fail)

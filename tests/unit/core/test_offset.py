@@ -26,78 +26,92 @@ def sample(
 
 
 def estimated(*samples: ClockSample) -> OffsetEstimate:
-    estimate = OffsetEstimate(best=samples[0])
+    estimate = OffsetEstimate(samples[0].bounds)
     for further in samples[1:]:
         estimate = estimate.after(further)
     return estimate
 
 
+def error_ns(estimate: OffsetEstimate) -> int:
+    """How far off it says that it may be, at most, if it is not further off than that."""
+    error_ns = estimate.bounds.error_ns(estimate.bounds.at_ns)
+    assert abs(estimate.bounds.offset_ns - OFFSET_NS) <= error_ns
+    return error_ns
+
+
 def test_a_symmetric_round_trip_tells_the_offset_to_the_microsecond() -> None:
-    assert abs(sample(1).offset_ns - OFFSET_NS) <= 500
+    assert abs(sample(1).bounds.offset_ns - OFFSET_NS) <= 501
 
 
 @pytest.mark.parametrize(("there_ns", "back_ns"), [(0, 40 * MS), (40 * MS, 0), (13 * MS, 27 * MS)])
 def test_the_error_covers_a_round_trip_spent_on_one_way(there_ns: int, back_ns: int) -> None:
-    one = sample(1, there_ns=there_ns, back_ns=back_ns)
-    assert abs(one.offset_ns - OFFSET_NS) <= one.error_ns(one.received_ns)
-    assert one.error_ns(one.received_ns) < 21 * MS
+    assert error_ns(estimated(sample(1, there_ns=there_ns, back_ns=back_ns))) < 21 * MS
 
 
 def test_the_error_grows_with_age_by_the_drift() -> None:
-    one = sample(0)
-    grown_ns = one.error_ns(one.received_ns + 60 * SECOND) - one.error_ns(one.received_ns)
+    bounds = sample(0).bounds
+    grown_ns = bounds.error_ns(bounds.at_ns + 60 * SECOND) - bounds.error_ns(bounds.at_ns)
     assert grown_ns == 30 * MS
+    assert bounds.grown(bounds.at_ns + 60 * SECOND).high_ns == bounds.high_ns + 30 * MS + 1
 
 
-def test_the_shortest_round_trip_wins() -> None:
+def test_a_short_round_trip_outlives_longer_ones() -> None:
     short = sample(2, there_ns=MS // 10, back_ns=MS // 10)
-    assert estimated(sample(1), short, sample(3), sample(4, there_ns=9 * MS)).best == short
+    longer = [sample(2.1), sample(2.2, there_ns=9 * MS)]
+    assert error_ns(estimated(sample(1), short, *longer)) < MS // 2
+    assert error_ns(estimated(sample(1), *longer)) > MS // 2
 
 
 def test_a_short_round_trip_gives_way_when_it_is_old() -> None:
-    short = sample(0, there_ns=MS // 10, back_ns=MS // 10)
     fresh = sample(60)
-    assert estimated(short, sample(2), fresh).best == fresh
+    estimate = estimated(sample(0, there_ns=MS // 10, back_ns=MS // 10), sample(2), fresh)
+    assert estimate.bounds == fresh.bounds
+
+
+def test_two_that_were_held_up_on_different_ways_tell_it_as_well_as_one_that_was_not() -> None:
+    there, back = sample(1, there_ns=20 * MS, back_ns=MS), sample(2, there_ns=MS, back_ns=20 * MS)
+    assert error_ns(estimated(there)) > 10 * MS
+    assert error_ns(estimated(there, back)) < 2 * MS
+    assert error_ns(estimated(back, there)) < 2 * MS
 
 
 def test_a_single_long_round_trip_moves_nothing() -> None:
-    first = sample(1)
-    for there_ns, back_ns in ((30 * SECOND, 0), (0, 30 * SECOND)):
-        estimate = estimated(first, sample(2, there_ns=there_ns, back_ns=back_ns))
-        assert estimate == OffsetEstimate(best=first)
+    first, long = sample(1), sample(2, there_ns=30 * SECOND, back_ns=30 * SECOND)
+    assert estimated(first, long) == OffsetEstimate(first.bounds.grown(long.received_ns))
 
 
 def test_a_single_wild_reading_moves_nothing() -> None:
     first = sample(1)
     wild = sample(2, offset_ns=OFFSET_NS + 3_600 * SECOND)
-    assert estimated(first, wild).best == first
+    assert estimated(first, wild).bounds == first.bounds
     assert estimated(first, wild, sample(3)) == estimated(first, sample(3))
 
 
 def test_a_small_move_of_the_databases_clock_is_followed_at_once() -> None:
     moved = sample(2, offset_ns=OFFSET_NS + 50 * MS)
-    assert estimated(sample(1), moved).best == moved
+    assert estimated(sample(1), moved).bounds == moved.bounds
 
 
 @pytest.mark.parametrize("jump_ns", [3_600 * SECOND, -3_600 * SECOND, 2 * STEP_NS, -2 * STEP_NS])
 def test_a_large_move_is_followed_when_enough_samples_agree_on_it(jump_ns: int) -> None:
     first = sample(1)
     moved = [sample(at_s, offset_ns=OFFSET_NS + jump_ns) for at_s in range(2, 2 + STEP_SAMPLES)]
-    assert estimated(first, *moved[:-1]).best == first
-    assert abs(estimated(first, *moved).best.offset_ns - OFFSET_NS - jump_ns) <= 500
+    assert estimated(first, *moved[:-1]).bounds == first.bounds
+    assert abs(estimated(first, *moved).bounds.offset_ns - OFFSET_NS - jump_ns) <= 501
 
 
 def test_readings_that_contradict_each_other_are_not_believed() -> None:
     first = sample(1)
     wild = [sample(at_s, offset_ns=OFFSET_NS + at_s * SECOND) for at_s in range(2, 30)]
-    assert estimated(first, *wild).best == first
+    assert estimated(first, *wild).bounds == first.bounds
 
 
 def test_of_the_samples_after_a_step_the_best_counts() -> None:
     after_ns = OFFSET_NS + SECOND
     long = sample(2, offset_ns=after_ns, there_ns=5 * MS)
     short = sample(3, offset_ns=after_ns, there_ns=0, back_ns=0)
-    assert estimated(sample(1), long, short, sample(4, offset_ns=after_ns)).best == short
+    estimate = estimated(sample(1), long, short, sample(4, offset_ns=after_ns))
+    assert estimate.bounds == short.bounds
 
 
 def test_a_correction_is_made_at_a_bounded_rate() -> None:

@@ -33,13 +33,15 @@ def test_two_crowds_in_a_row_are_begun_for_both() -> None:
 
 
 def test_a_steady_flow_is_armed_as_it_comes() -> None:
-    assert lead_s([6_000] * 60) == 2
-    assert lead_s([6_000] * 30 + [7_000] + [6_000] * 29) == 2
-    assert lead_s([20_000] * 60) == 32  # twice as fast as it can be armed
+    assert lead_s([6_000] * 60) == 1
+    assert lead_s([6_000] * 30 + [7_000] + [6_000] * 29) == 1
+    assert lead_s([6_100, 5_900] * 30) == 1
+    assert not look_ahead([6_000] * 60, 10_000.0, CONFIG).is_hasty
+    assert lead_s([20_000] * 60) == 31  # twice as fast as it can be armed
 
 
 def test_a_flow_of_jobs_of_which_only_the_next_due_time_is_in_sight_is_one() -> None:
-    assert lead_s([6_000] * 40 + [0] * 80) == 2
+    assert lead_s([6_000] * 40 + [0] * 80) == 1
 
 
 def test_a_crowd_in_a_steady_flow_is_begun_for_both() -> None:
@@ -47,7 +49,7 @@ def test_a_crowd_in_a_steady_flow_is_begun_for_both() -> None:
     assert lead_s([6_000] * 21 + [106_000] + [6_000] * 38) == 22
     # There are 3.4 s to go. What is due before the crowd is armed before it is begun.
     assert lead_s([6_000] * 25 + [106_000] + [6_000] * 34) == 20
-    assert lead_s([6_000] * 55 + [106_000] + [6_000] * 4) == 2
+    assert lead_s([6_000] * 55 + [106_000] + [6_000] * 4) == 1
 
 
 def test_a_slow_database_makes_the_lead_longer() -> None:
