@@ -128,7 +128,7 @@ class DatabaseClock:
     def __init__(self, inner: "Clock", sample: ClockSample) -> None:
         self._inner = inner
         self._inner_now_ns = inner.now_ns
-        self._estimate = OffsetEstimate(sample.bounds)
+        self._estimate = OffsetEstimate(sample.bounds, (sample.bounds,))
         self._alarms: dict[DatabaseAlarm, None] = {}  # in the order in which they were made
         self._follow(Slew.level(sample.bounds.offset_ns))
 

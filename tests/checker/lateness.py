@@ -1,7 +1,6 @@
 """How late runs were, and whether a fault explains it. And the blind look at labels."""
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterator
 
 from tests.checker.excuses import tolerance_us
@@ -21,7 +20,11 @@ HARMFUL = ("crash", "freeze", "store", "clock", "deaf", "down", "stall")
 
 
 def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
-    crowds = Counter(due_us // SECOND_US for _, due_us in evidence.arrivals)
+    crowds: dict[int, list[int]] = {}  # of each second, when what was due in it arrived
+    for (_, due_us), arrivals in evidence.arrivals.items():
+        crowds.setdefault(due_us // SECOND_US, []).append(arrivals[0].at_us)
+    for crowd in crowds.values():
+        crowd.sort()
     prompt = {
         name: story.expected()
         for name, story in evidence.stories.items()
@@ -48,9 +51,9 @@ def is_hindered(evidence: Evidence, story: Story) -> bool:
 
 
 def _late(
-    evidence: Evidence, report: Report, arrival: Arrival, window: Window, crowd: int
+    evidence: Evidence, report: Report, arrival: Arrival, window: Window, crowd: list[int]
 ) -> Iterator[Finding]:
-    """Whether a run was late; `crowd` is how many were due in the same second."""
+    """Whether a run was late; `crowd` is when those arrived that were due in the same second."""
     times = evidence.times
     jitter_us = window.definition.schedule.jitter_us
     due_us = times.instant_us(arrival.due_us, arrival.at_us) + jitter_us
@@ -61,7 +64,8 @@ def _late(
     if not faults and arrival.at_us - due_us > PROMPT_US:
         yield Finding("late", arrival.job, arrival.due_us, f"{arrival.at_us - due_us} us")
     healed_us = max([due_us, *(fault.until_us for fault in faults)])
-    if arrival.at_us - healed_us > RECOVERY_US + crowd * SECOND_US // DRAINED_PER_S:
+    ahead = bisect_left(crowd, arrival.at_us) - bisect_left(crowd, healed_us)
+    if arrival.at_us - healed_us > RECOVERY_US + ahead * SECOND_US // DRAINED_PER_S:
         yield Finding("too_late", arrival.job, arrival.due_us, f"{arrival.at_us - healed_us} us")
 
 
@@ -70,10 +74,10 @@ def _plainly_late(evidence: Evidence, prompt: dict[str, dict[int, Window]]) -> I
     for name, expected in prompt.items():
         due = sorted(expected)
         for due_us in due:
+            jitter_us = expected[due_us].definition.schedule.jitter_us
             for arrival in evidence.arrivals.get((name, due_us), ())[:1]:
-                is_late = (
-                    arrival.at_us - evidence.times.instant_us(due_us, arrival.at_us) > PROMPT_US
-                )
+                meant_us = evidence.times.instant_us(due_us, arrival.at_us) + jitter_us
+                is_late = arrival.at_us - meant_us > PROMPT_US
                 if is_late and _blind(evidence, arrival, due) is None:
                     yield arrival.at_us
 

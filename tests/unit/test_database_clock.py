@@ -51,7 +51,7 @@ async def test_it_tells_unix_time_by_the_database(
     assert clock.error_us == 1
     await inner.advance(SECOND)
     assert abs(clock.now_ns() - 6 * SECOND - OFFSET_NS) < 1_000
-    assert clock.error_us == 501
+    assert clock.error_us == 1_112
 
 
 @pytest.mark.parametrize("correction_ns", [20 * MS, -20 * MS])
@@ -65,7 +65,7 @@ async def test_a_small_correction_is_spread_and_counts_as_error_until_made(
     await inner.advance(10 * MS * SLEW_PARTS)
     made_ns = clock.now_ns() - before_ns - 10 * MS * SLEW_PARTS
     assert made_ns == correction_ns // 2
-    assert 10_000 < clock.error_us < 11_100
+    assert 10_000 < clock.error_us < 12_300
     await inner.advance(10 * MS * SLEW_PARTS)
     assert clock.now_ns() - before_ns - 20 * MS * SLEW_PARTS == correction_ns
 

@@ -7,9 +7,9 @@ counted by the process's own clock, what is read by the database's.
 
 A round trip tells between what the offset lies: the database read its clock at some instant in
 between. From then on the bounds drift apart. The offset lies within the bounds of *every* sample,
-so what is known is what they have in common: of two that were held up, one on its way there and one
-on its way back, both together tell it as well as one that was not. A loop with much to do holds up
-most of them.
+so what is known is what the latest have in common: of two that were held up, one on its way there
+and one on its way back, both together tell it as well as one that was not. A loop with much to do
+holds up most of them.
 
 A sample that contradicts what is known shows that the database's clock was moved. When it was
 moved a little, the newer sample is right. A large difference is believed only when `STEP_SAMPLES`
@@ -20,8 +20,12 @@ from typing import Final, NamedTuple
 
 NS_PER_US: Final = 1_000
 
-# Quartz is off by 50 ppm, but a kernel that follows a time server slews by up to 500.
-DRIFT_PARTS: Final = 2_000
+# Quartz is off by 50 ppm, but a kernel that follows a time server slews by up to 500, and there are
+# two of them.
+DRIFT_PARTS: Final = 900
+
+# Should they drift apart faster all the same, what is known is wrong by that for so long only.
+SAMPLES: Final = 10
 
 # A correction is spread: one part in 200, so that the largest is made in 20 s.
 SLEW_PARTS: Final = 200
@@ -86,19 +90,31 @@ def _drift_ns(elapsed_ns: int) -> int:
 
 
 class OffsetEstimate(NamedTuple):
-    """What the samples so far say of the offset."""
+    """What the latest samples say of the offset."""
 
-    bounds: Bounds
+    bounds: Bounds  # what all of them have in common
+    latest: tuple[Bounds, ...]
     contradicting: tuple[Bounds, ...] = ()  # in a row, far from these, near each other
+
+    @staticmethod
+    def of(*told: Bounds) -> "OffsetEstimate | None":
+        """What samples have in common, the latest last; None: nothing."""
+        bounds = told[0]
+        for later in told[1:]:
+            common = bounds.common(later)
+            if common is None:
+                return None
+            bounds = common
+        return OffsetEstimate(bounds, told)
 
     def after(self, sample: ClockSample) -> "OffsetEstimate":
         """After a further sample."""
         told = sample.bounds
-        common = self.bounds.common(told)
-        if common is not None:
-            return OffsetEstimate(common)
+        estimate = OffsetEstimate.of(*self.latest[1 - SAMPLES :], told)
+        if estimate is not None:
+            return estimate
         if abs(told.offset_ns - self.bounds.offset_ns) <= STEP_NS:
-            return OffsetEstimate(told)
+            return OffsetEstimate(told, (told,))
         return self._contradicted(told)
 
     def _contradicted(self, told: Bounds) -> "OffsetEstimate":
@@ -107,8 +123,9 @@ class OffsetEstimate(NamedTuple):
             row = ()
         row = (*row, told)
         if len(row) < STEP_SAMPLES:
-            return OffsetEstimate(self.bounds, row)
-        return OffsetEstimate(min(row, key=lambda each: each.error_ns(told.at_ns)))
+            return self._replace(contradicting=row)
+        best = min(row, key=lambda each: each.error_ns(told.at_ns))
+        return OffsetEstimate(best, (best,))
 
 
 class Slew(NamedTuple):

@@ -44,7 +44,7 @@ FORECAST_EVERY_US = SECOND
 SOON_US = 5 * SECOND  # after a due time: the next run of the job waits for the end of this one
 TURN = 20  # jobs decided about, or requests prepared, in one turn of the loop
 AT_ONCE = 2  # batches under way when time is short
-URGENT_US = 2 * SECOND  # what is due within it is armed without a rest
+URGENT_US = 2 * SECOND  # what is due within it, or the least lead, is armed without a rest
 
 
 class Outlets(Struct, frozen=True):
@@ -82,6 +82,7 @@ class Arm:
         self._outlets = outlets
         self._rate = ArmingRate(context.config.lead)
         self._lead = Lead(context.config.lead.least_us)
+        self._urgent_us = max(URGENT_US, context.config.lead.least_us)
         self._forecast_us = 0  # when the lead was computed last
         self._chunks: list[tuple[int, int, list[tuple[UUID, int]]]] = []
         self._gathered: set[tuple[UUID, int]] = set()  # what is in them
@@ -122,13 +123,13 @@ class Arm:
         batch = tasks.create_task(self._arm_batch(waiting, chunk))
         self._batches.add(batch)
         batch.add_done_callback(self._batches.discard)
-        if self._chunks and (self._lead.is_hasty or self._chunks[0][0] <= now_us + URGENT_US):
+        if self._chunks and (self._lead.is_hasty or self._chunks[0][0] <= now_us + self._urgent_us):
             while len(self._batches) >= AT_ONCE:
                 await asyncio.wait(self._batches, return_when=asyncio.FIRST_COMPLETED)
             return
         began_us = self._context.tenure.now_us()
         await asyncio.wait(self._batches)
-        if chunk and min(due_us for _, due_us in chunk) > now_us + URGENT_US:
+        if chunk and min(due_us for _, due_us in chunk) > now_us + self._urgent_us:
             took_us = self._context.tenure.now_us() - began_us
             await self._wait_until(self._context.clock.now_us() + took_us)
 

@@ -55,8 +55,9 @@ def look_ahead(forecast: Sequence[int], rate: float, config: LeadConfig) -> Lead
     # Of a job that recurs only the next due time is in sight: a flow is seen in what is near.
     near = sorted(forecast[: len(forecast) // 2])
     steady = near[len(near) // 2] if near else 0
+    in_a_flow_us = max(config.least_us - SECOND, 0)  # before its second, for the first of it
     wanted_us = [
-        (second if due > 2 * steady else second + 1) * SECOND - config.least_us
+        second * SECOND - (config.least_us if due > 2 * steady else in_a_flow_us)
         for second, due in enumerate(forecast)
     ]
 

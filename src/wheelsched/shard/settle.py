@@ -11,7 +11,7 @@ first: by them `overlap` decides about it.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, groupby, islice
 from operator import attrgetter
@@ -73,6 +73,7 @@ class Settle:
         self._random = random
         self._reports: deque[Report | Ruling] = deque()
         self._awaited: deque[Report | Ruling] = deque()  # by a next run of the same job
+        self._awaited_keys = Counter[RunKey]()  # the runs in those, and how often
         self._reported = 0  # the runs in both
         self._gives_way_until_us: int | None = None  # in a stretch of doing so
         self._writes: set[asyncio.Task[None]] = set()  # under way
@@ -88,8 +89,11 @@ class Settle:
         """Takes a report, to be written soon."""
         if isinstance(report, Ruling):
             self._context.unfinished.rule(report.key)
-        is_awaited = isinstance(report, Report) and self._is_awaited(report)
-        (self._awaited if is_awaited else self._reports).append(report)
+        if self._is_awaited(report):
+            self._awaited.append(report)
+            self._awaited_keys.update(report.keys)
+        else:
+            self._reports.append(report)
         self._reported += len(report)
         self._is_idle.clear()
         self._arrived.set()
@@ -140,11 +144,15 @@ class Settle:
             self._gives_way_until_us = now_us + GIVE_WAY_US
         return now_us < self._gives_way_until_us
 
-    def _is_awaited(self, report: Report) -> bool:
+    def _is_awaited(self, report: Report | Ruling) -> bool:
         """Whether a job in it has a next run that waits for its turn, or is due before long.
 
-        One that an end was decided for keeps its place in line: what came first is written first.
+        Two of one run stand in the same line: what came first is written first.
         """
+        if self._awaited_keys and not self._awaited_keys.keys().isdisjoint(report.keys):
+            return True
+        if isinstance(report, Ruling):
+            return False
         unfinished = self._context.unfinished
         for run in report.runs:
             if run.is_followed or unfinished.has_waiting(run.key.job_id):
@@ -155,6 +163,7 @@ class Settle:
         """Begins to write a batch; ends when all are written, or when there is work for another."""
         batch, keys = self._take()
         if batch:
+            self._writing |= keys  # from now on, not only when the task has its first turn
             write = tasks.create_task(self._write(batch, keys))
             self._writes.add(write)
             write.add_done_callback(self._writes.discard)
@@ -216,7 +225,15 @@ class Settle:
                 taken.append(line.popleft())
                 taken_keys.update(keys)
                 self._reported -= len(keys)
+                if line is self._awaited:
+                    self._forget_awaited(keys)
         return taken, taken_keys
+
+    def _forget_awaited(self, keys: Sequence[RunKey]) -> None:
+        for key in keys:
+            self._awaited_keys[key] -= 1
+            if not self._awaited_keys[key]:
+                del self._awaited_keys[key]
 
     def _lines(self) -> list[tuple[deque[Report | Ruling], int]]:
         """What a batch is taken from, in this order, and how full each may make it.
@@ -229,7 +246,6 @@ class Settle:
         return [(self._awaited, share), (self._reports, BATCH)]
 
     async def _write(self, reports: Sequence[Report | Ruling], keys: set[RunKey]) -> None:
-        self._writing |= keys
         try:
             await self._write_batch(reports)
         finally:

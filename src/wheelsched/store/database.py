@@ -130,7 +130,7 @@ class Database(Closing):
             try:
                 yield connection
             finally:
-                await pool.release(connection)
+                await pool.release(connection, timeout=timeout_ms / 1000)
 
 
 @asynccontextmanager

@@ -1,6 +1,8 @@
 import pytest
 
 from wheelsched.core.offset import (
+    DRIFT_PARTS,
+    SAMPLES,
     SLEW_PARTS,
     STEP_NS,
     STEP_SAMPLES,
@@ -26,7 +28,8 @@ def sample(
 
 
 def estimated(*samples: ClockSample) -> OffsetEstimate:
-    estimate = OffsetEstimate(samples[0].bounds)
+    estimate = OffsetEstimate.of(samples[0].bounds)
+    assert estimate
     for further in samples[1:]:
         estimate = estimate.after(further)
     return estimate
@@ -50,9 +53,9 @@ def test_the_error_covers_a_round_trip_spent_on_one_way(there_ns: int, back_ns: 
 
 def test_the_error_grows_with_age_by_the_drift() -> None:
     bounds = sample(0).bounds
-    grown_ns = bounds.error_ns(bounds.at_ns + 60 * SECOND) - bounds.error_ns(bounds.at_ns)
-    assert grown_ns == 30 * MS
-    assert bounds.grown(bounds.at_ns + 60 * SECOND).high_ns == bounds.high_ns + 30 * MS + 1
+    grown_ns = bounds.error_ns(bounds.at_ns + 90 * SECOND) - bounds.error_ns(bounds.at_ns)
+    assert grown_ns == 90 * SECOND // DRIFT_PARTS == 100 * MS
+    assert bounds.grown(bounds.at_ns + 90 * SECOND).high_ns == bounds.high_ns + 100 * MS + 1
 
 
 def test_a_short_round_trip_outlives_longer_ones() -> None:
@@ -75,9 +78,40 @@ def test_two_that_were_held_up_on_different_ways_tell_it_as_well_as_one_that_was
     assert error_ns(estimated(back, there)) < 2 * MS
 
 
+def drifting(parts: float) -> OffsetEstimate:
+    """After a hundred seconds of a clock that goes too fast, read over ways that hold up much."""
+    ways = [(MS // 10, 8 * MS), (8 * MS, MS // 10), (5 * MS, 5 * MS)]
+    return estimated(
+        *(
+            sample(
+                at_s,
+                offset_ns=OFFSET_NS + int(at_s * SECOND * parts),
+                there_ns=ways[at_s % 3][0],
+                back_ns=ways[at_s % 3][1],
+            )
+            for at_s in range(100)
+        )
+    )
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_a_clock_that_drifts_as_fast_as_it_may_stays_within_the_error(direction: int) -> None:
+    bounds = drifting(0.99 * direction / DRIFT_PARTS).bounds
+    true_ns = OFFSET_NS + int(99 * SECOND * 0.99 * direction / DRIFT_PARTS)
+    assert abs(bounds.offset_ns - true_ns) <= bounds.error_ns(bounds.at_ns) < 3 * MS
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_one_that_drifts_faster_is_followed_from_close_by(direction: int) -> None:
+    bounds = drifting(2 * direction / DRIFT_PARTS).bounds
+    true_ns = OFFSET_NS + int(99 * SECOND * 2 * direction / DRIFT_PARTS)
+    excess_ns = SAMPLES * SECOND // DRIFT_PARTS
+    assert abs(bounds.offset_ns - true_ns) <= bounds.error_ns(bounds.at_ns) + excess_ns
+
+
 def test_a_single_long_round_trip_moves_nothing() -> None:
     first, long = sample(1), sample(2, there_ns=30 * SECOND, back_ns=30 * SECOND)
-    assert estimated(first, long) == OffsetEstimate(first.bounds.grown(long.received_ns))
+    assert estimated(first, long).bounds == first.bounds.grown(long.received_ns)
 
 
 def test_a_single_wild_reading_moves_nothing() -> None:
@@ -110,7 +144,7 @@ def test_of_the_samples_after_a_step_the_best_counts() -> None:
     after_ns = OFFSET_NS + SECOND
     long = sample(2, offset_ns=after_ns, there_ns=5 * MS)
     short = sample(3, offset_ns=after_ns, there_ns=0, back_ns=0)
-    estimate = estimated(sample(1), long, short, sample(4, offset_ns=after_ns))
+    estimate = estimated(sample(1), long, short, sample(3.2, offset_ns=after_ns))
     assert estimate.bounds == short.bounds
 
 

@@ -429,7 +429,7 @@ async def test_a_lost_claim_with_nothing_but_a_skip_is_made_again(world: Steppin
 
     world.line.timers.arm = lose
     world.start()
-    await world.advance(3)
+    await world.advance(1.5)
     assert [claim.runs for claim in lost] == [()]
     (skipped,) = await world.runs(job)
     assert skipped.missed_count == 2

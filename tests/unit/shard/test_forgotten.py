@@ -70,7 +70,7 @@ async def test_a_carried_run_is_adopted_though_the_answer_to_that_is_lost(
     world.start("b")
     await world.advance(0.5)
     world.shards["a"][0].stop()
-    await world.advance(2)
+    await world.advance(1)
     assert await world.states(job) == [RunState.RUNNING]  # carried by the first to its end
     await world.kill("a")
     world.handler = Slow(world, 0)

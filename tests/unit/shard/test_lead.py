@@ -64,6 +64,13 @@ def test_there_is_time_to_rest_until_half_of_the_headroom_is_used_up() -> None:
     assert look_ahead([0] * 11 + [100_000], 10_000.0, CONFIG).is_hasty
 
 
+def test_with_a_short_least_a_flow_is_armed_before_its_second_begins() -> None:
+    short = LeadConfig(least_us=SECOND // 4, headroom=2.0, haste=1.0, first_rate=10_000.0)
+    assert look_ahead([6_000] * 60, 10_000.0, short).us == SECOND
+    assert look_ahead([0] + [6_000] * 59, 10_000.0, short).us == SECOND // 4
+    assert look_ahead([0] + [11_000] * 59, 10_000.0, short).us > SECOND  # faster than it can be
+
+
 def test_the_rate_follows_the_batches() -> None:
     rate = ArmingRate(CONFIG)
     for batch in range(50):

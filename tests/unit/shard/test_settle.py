@@ -8,11 +8,13 @@ from tests.unit.shard.world import World
 
 from wheelsched.config import ShardConfig
 from wheelsched.core.duration import SECOND
-from wheelsched.core.model import JobState, RunState, SkipReason
+from wheelsched.core.model import FINAL_STATES, JobState, RunKey, RunState, SkipReason
 from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
-from wheelsched.core.policy import RetryPolicy
-from wheelsched.ports import Callback, Lease, Route
+from wheelsched.core.policy import OnOverlap, OverlapPolicy, RetryPolicy
+from wheelsched.ports import Callback, Lease, Route, Settled
 from wheelsched.shard.fire import Fire
+
+MANY = 700  # more than half of a batch
 
 ENDINGS: list[tuple[Outcome, RunState]] = [
     (Succeeded(http_status=200), RunState.SUCCEEDED),
@@ -84,6 +86,27 @@ async def test_what_a_next_run_waits_for_does_not_give_way_to_a_crowd(
     await world.advance(6.5)
     assert world.times == [pytest.approx(at, abs=0.1) for at in range(1, 7)]
     assert SkipReason.OVERLAP not in {run.skip_reason for run in await world.runs(often)}
+
+
+async def test_a_success_is_written_before_the_end_that_a_next_run_has_made_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many wait for a slow database, and the next runs of their jobs cancel those that do."""
+    settle = world.store.runs.settle
+
+    async def settle_slowly(settled: Sequence[Settled]) -> set[RunKey]:
+        await world.clock.sleep(SECOND * 1_300)
+        return await settle(settled)
+
+    monkeypatch.setattr(world.store.runs, "settle", settle_slowly)
+    cancel = OverlapPolicy(policy=OnOverlap.CANCEL)
+    jobs = await world.register_many(["* * * * * *"] * MANY, overlap=cancel)
+    world.start()
+    await world.advance(8)
+    runs = [run for job in jobs for run in await world.runs(job)]
+    ended = [run for run in runs if run.state in FINAL_STATES]
+    assert len(ended) > MANY
+    assert {run.state for run in ended if run.key in world.keys} == {RunState.SUCCEEDED}
 
 
 async def test_a_job_that_is_over_is_ended_once_however_often_it_is_loaded(world: World) -> None:
