@@ -21,8 +21,8 @@ HARMFUL = ("crash", "freeze", "store", "clock", "deaf", "down", "stall")
 
 def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
     crowds: dict[int, list[int]] = {}  # of each second, when what was due in it arrived
-    for (_, due_us), arrivals in evidence.arrivals.items():
-        crowds.setdefault(due_us // SECOND_US, []).append(arrivals[0].at_us)
+    for (_, due_us), (first, *_) in evidence.arrivals.items():
+        crowds.setdefault(due_us // SECOND_US, []).append(first.at_us)
     for crowd in crowds.values():
         crowd.sort()
     prompt = {

@@ -25,7 +25,7 @@ NS_PER_US: Final = 1_000
 DRIFT_PARTS: Final = 900
 
 # Should they drift apart faster all the same, what is known is wrong by that for so long only.
-SAMPLES: Final = 10
+SAMPLES: Final = 30
 
 # A correction is spread: one part in 200, so that the largest is made in 20 s.
 SLEW_PARTS: Final = 200

@@ -42,8 +42,10 @@ STEP_US = 100 * MILLISECOND  # what is due within one step of the lead is armed 
 FORECAST_S = 120  # half a million take about a minute
 FORECAST_EVERY_US = SECOND
 SOON_US = 5 * SECOND  # after a due time: the next run of the job waits for the end of this one
-TURN = 20  # jobs decided about, or requests prepared, in one turn of the loop
+DECIDE_TURN = 60  # jobs decided about in one turn of the loop
+TURN = 20  # requests prepared in one turn of the loop
 AT_ONCE = 2  # batches under way when time is short
+BEHIND_AT_ONCE = 4  # and when it has run out: most of what a batch takes is waiting
 URGENT_US = 2 * SECOND  # what is due within it, or the least lead, is armed without a rest
 
 
@@ -124,7 +126,8 @@ class Arm:
         self._batches.add(batch)
         batch.add_done_callback(self._batches.discard)
         if self._chunks and (self._lead.is_hasty or self._chunks[0][0] <= now_us + self._urgent_us):
-            while len(self._batches) >= AT_ONCE:
+            is_behind = self._chunks[0][0] <= now_us + self._urgent_us // 2
+            while len(self._batches) >= (BEHIND_AT_ONCE if is_behind else AT_ONCE):
                 await asyncio.wait(self._batches, return_when=asyncio.FIRST_COMPLETED)
             return
         began_us = self._context.tenure.now_us()
@@ -223,7 +226,7 @@ class Arm:
         ]
         clock = self._context.clock
         prospects: list[Prospect] = []
-        async for portion in in_portions(clock, jobs, TURN):
+        async for portion in in_portions(clock, jobs, DECIDE_TURN):
             prospects += self._foresee(portion, due_us)
         claims = Claims(self._context)
         lost = await claims.arm([prospect.claim for prospect in prospects]) if prospects else set()
