@@ -56,7 +56,7 @@ class StoreConfig(Struct, frozen=True, kw_only=True):
 
     url: str
     role: Literal["shard", "api", "owner"]
-    connections: int = 4
+    connections: int = 8
     lease_connections: int = 1
     command_timeout_ms: int = 10_000
     lease_timeout_ms: int = 1_500

@@ -62,9 +62,21 @@ class DueTimes:
 
     def put_many(self, horizon: Horizon, start: int, stop: int) -> None:
         """Puts a stretch of a horizon in."""
-        deadlines_ns = array("q", [due_us * 1_000 for due_us in horizon.due_us[start:stop]])
+        dues_us = horizon.due_us[start:stop]
+        deadlines_ns = array("q", [due_us * 1_000 for due_us in dues_us])
         keys = memoryview(horizon.job_ids)[start * UUID_BYTES : stop * UUID_BYTES]
         self._wheel.upsert_many(keys, deadlines_ns)
+        for place, due_us in enumerate(dues_us, start):
+            if due_us <= self._reached_us:
+                self._put_back(horizon.job_id(place))
+
+    def _put_back(self, job_id: UUID) -> None:
+        """A load has brought a due time that was reached before: if its job was moved since the
+        load began, it is where it was moved to. It would be claimed again, at once and in vain."""
+        for moved in self._loads:
+            if job_id in moved:
+                self._place(job_id, moved[job_id])
+                return
 
     def next_us(self) -> int | None:
         """When the next one is due, or a little earlier; 0 when it can be had at once."""

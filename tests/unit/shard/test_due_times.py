@@ -67,6 +67,18 @@ def test_what_moved_during_a_load_is_newer_than_the_load() -> None:
     assert due_times.take(NOW + 99 * SECOND, 10) == [(IDS[0], NOW + 60 * SECOND)]
 
 
+def test_what_was_armed_while_a_load_is_under_way_is_not_given_again() -> None:
+    due_times = DueTimes(NOW)
+    with due_times.loading():
+        due_times.put_many(horizon(NOW + SECOND, NOW + SECOND, NOW + SECOND), 0, 3)
+        assert len(due_times.take(NOW + 2 * SECOND, 10)) == 3
+        due_times.move(IDS[0], NOW + 61 * SECOND)
+        due_times.move(IDS[1], None)
+        due_times.put_many(horizon(NOW + SECOND, NOW + SECOND, NOW + SECOND), 0, 3)
+        assert due_times.take(NOW + 2 * SECOND, 10) == [(IDS[2], NOW + SECOND)]
+    assert due_times.take(NOW + 90 * SECOND, 10) == [(IDS[0], NOW + 61 * SECOND)]
+
+
 def test_two_loads_may_be_under_way_at_once() -> None:
     due_times = DueTimes(NOW)
     with due_times.loading():
