@@ -35,6 +35,63 @@ async def test_a_sleep_is_never_short(delay_ns: int) -> None:
         assert clock.now_ns() - start_ns >= delay_ns
 
 
+class Work:
+    """Many who do a portion of their work in each turn of the loop that they get."""
+
+    def __init__(self) -> None:
+        self.clock = SystemClock()
+        self.done = ""
+        self.turns: list[int] = []  # in which each portion was done
+        self._turn = 0
+
+    async def do(self, *names: str, portions: int) -> None:
+        turning = asyncio.create_task(self._count_turns())
+        await asyncio.sleep(0)
+        await asyncio.wait([self.begin(name, portions) for name in names])
+        turning.cancel()
+
+    def begin(self, name: str, portions: int) -> asyncio.Task[None]:
+        return asyncio.create_task(self._do(name, portions))
+
+    async def _do(self, name: str, portions: int) -> None:
+        for _ in range(portions):
+            await self.clock.sleep(0)
+            self.done += name
+            self.turns.append(self._turn)
+
+    async def _count_turns(self) -> None:
+        while True:
+            self._turn += 1
+            await asyncio.sleep(0)
+
+
+async def test_a_turn_of_the_loop_goes_to_one_of_those_who_wait_for_one() -> None:
+    work = Work()
+    await work.do("a", "b", "c", portions=5)
+    assert work.done == "abc" * 5
+    first = work.turns[0]
+    assert work.turns == list(range(first, first + 15))
+
+
+async def test_whoever_gives_up_waiting_holds_nobody_up() -> None:
+    work = Work()
+    tasks = [work.begin(name, 3) for name in "abcd"]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    tasks[3].cancel()
+    await asyncio.wait(tasks)
+    assert work.done == "ac" * 3
+    await work.do("e", portions=2)
+    assert work.done.endswith("ee")
+
+
+def test_a_clock_goes_on_with_another_loop() -> None:
+    work = Work()
+    for _ in range(2):
+        asyncio.run(asyncio.wait_for(work.do("a", portions=2), 60))
+    assert work.done == "aaaa"
+
+
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="Linux only")
 async def test_the_alarm_is_a_timerfd_unless_told_otherwise() -> None:
     precise = SystemClock().alarm(lambda: None)
