@@ -34,20 +34,23 @@ async def _run_all(chosen: list[Scenario], seed: int, table: Path) -> list[Verdi
     verdicts: list[Verdict] = []
     async with running_server() as server:
         for scenario in chosen:
-            verdicts.append(await _tell(scenario, server, seed))
+            evidence = table.with_name(f"{table.stem}-{seed}-{len(verdicts) + 1}.json")
+            verdicts.append(await _tell(scenario, server, seed, evidence))
             table.write_text(write_table(verdicts))  # noqa: ASYNC240 - nobody waits
     return verdicts
 
 
-async def _tell(scenario: Scenario, server: Server, seed: int) -> Verdict:
+async def _tell(scenario: Scenario, server: Server, seed: int, evidence: Path) -> Verdict:
     began = time.monotonic()
     try:
-        verdict = await run_experiment(scenario, server, seed)
+        verdict = await run_experiment(scenario, server, seed, evidence)
     except Exception as error:  # noqa: BLE001 - whatever it was, it is the verdict
         verdict = Verdict(name=scenario.name, broken=(f"not carried out: {error!r}",))
     print(f"{time.monotonic() - began:6.1f} s  {verdict.word:7}  {scenario.name}", flush=True)
     for text in (*verdict.broken, *verdict.slow):
         print(f"          {text}", flush=True)
+    if evidence.exists():  # noqa: ASYNC240 - nobody waits
+        print(f"          its logs: {evidence}", flush=True)
     return verdict
 
 

@@ -8,7 +8,9 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 from tests.faults.client import every_second, now_us, once_at
 from tests.faults.clock_shim import ClockShim
@@ -48,12 +50,18 @@ class Scenario(Struct, frozen=True, kw_only=True):
     limit_s: float = 600
 
 
-async def run_experiment(scenario: Scenario, server: Server, seed: int = 0) -> Verdict:
-    """One scenario from its start to its verdict."""
+async def run_experiment(
+    scenario: Scenario, server: Server, seed: int = 0, evidence: Path | None = None
+) -> Verdict:
+    """One scenario from its start to its verdict; if that is *broken*, its logs go to a file."""
     try:
-        return judge(scenario.name, await observe(scenario, server, seed))
+        seen = await observe(scenario, server, seed)
     except NotAvailable as reason:
         return unavailable(scenario.name, str(reason))
+    verdict = judge(scenario.name, seen)
+    if verdict.broken and evidence is not None:
+        evidence.write_bytes(msgspec.json.encode(seen.history))  # noqa: ASYNC240 - nobody waits
+    return verdict
 
 
 async def observe(scenario: Scenario, server: Server, seed: int = 0) -> Observation:
