@@ -2,7 +2,7 @@
 
 import io
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -15,7 +15,7 @@ from multidict import CIMultiDict
 from wheelsched.api.app import build_app
 from wheelsched.api.authentication import digest_of
 from wheelsched.api.server import ApiServer
-from wheelsched.api.surroundings import Surroundings
+from wheelsched.api.surroundings import Surroundings, trust_now
 from wheelsched.config import ApiConfig
 from wheelsched.core.model import Job, Run, RunKey, RunState
 from wheelsched.core.token import first_token
@@ -168,15 +168,27 @@ async def answered(response: ClientResponse) -> Answered:
     return Answered(response.status, CIMultiDict(response.headers), body)
 
 
+def machine_us() -> int:
+    return time.time_ns() // 1_000
+
+
 @asynccontextmanager
-async def serve(api: Stores, shard: Stores, **settings: Any) -> AsyncIterator[Api]:
+async def serve(
+    api: Stores,
+    shard: Stores,
+    *,
+    now_us: Callable[[], int] = machine_us,
+    refresh_now: Callable[[], Awaitable[None]] = trust_now,
+    **settings: Any,
+) -> AsyncIterator[Api]:
     """The API on a store, with one tenant and a token of all scopes."""
     clock = VirtualClock()
     tenant_id = uuid4()
     config = ApiConfig(loopback_tenant_id=tenant_id, port=0, **settings)
     surroundings = Surroundings(
         clock=clock,
-        now_us=lambda: time.time_ns() // 1_000,
+        now_us=now_us,
+        refresh_now=refresh_now,
         random=Random(7),
         metrics=lambda: "wheelsched_up 1\n",
     )

@@ -154,6 +154,11 @@ class DatabaseClock:
         error_ns = self._estimate.bounds.error_ns(inner_ns) + self._slew.left_ns(inner_ns)
         return -(-error_ns // NS_PER_US)
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the last reading was far from what is known: more of them tell which is right."""
+        return bool(self._estimate.contradicting)
+
     def add_sample(self, sample: ClockSample) -> bool:
         """Take a reading into account, and return whether the time has stepped.
 

@@ -80,6 +80,16 @@ async def test_a_step_is_taken_at_once_and_told_once(
     assert not correct(clock, inner, step_ns)
 
 
+async def test_it_is_in_doubt_until_enough_readings_agree(
+    clock: DatabaseClock, inner: VirtualClock
+) -> None:
+    doubts = []
+    for correction_ns in (SECOND, 0, SECOND, SECOND, SECOND):
+        correct(clock, inner, correction_ns)
+        doubts.append(clock.is_in_doubt)
+    assert doubts == [True, False, True, True, False]
+
+
 async def test_a_clock_that_runs_away_slowly_is_caught_up_with_by_a_step(
     clock: DatabaseClock, inner: VirtualClock
 ) -> None:

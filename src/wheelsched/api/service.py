@@ -1,6 +1,7 @@
 """One request, from its head to its answer: read `_answer_in_place` first.
 
-Invariant: nothing is done for a request before its caller is known and may do it.
+Invariant: nothing is done for a request before its caller is known and may do it. The time of one
+that may write is by a fresh reading of the database's clock.
 """
 
 from collections.abc import Awaitable, Callable
@@ -56,8 +57,10 @@ class Service:
         require(operation.scope, access.scopes)
         query = read_query(request, operation.query)
         body = await read_body(request, operation, self._config)
-        call = self._call(operation, request, access, query, body)
         key = read_key(request) if request.method == hdrs.METH_POST else None
+        if key is None and request.method != hdrs.METH_GET:  # by its key, the store knows its time
+            await self._surroundings.refresh_now()
+        call = self._call(operation, request, access, query, body)
         if key is None:
             return written(await operation.handle(call))
 

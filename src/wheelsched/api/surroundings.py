@@ -25,14 +25,22 @@ async def ask_nobody(_: str) -> Condition:
     return Condition()
 
 
+async def trust_now() -> None:
+    """The time is that of the store itself, and needs no refreshing."""
+
+
 class Surroundings(Struct, frozen=True, kw_only=True):
     """`now_us` is the database's time; `clock` measures what passes in this process.
+
+    After `refresh_now` that time rests on a fresh reading of the database's clock, which somebody
+    may have set since the last one; in bounded time, or it raises a `StoreError`.
 
     `ask_shard` asks the shard at an address how it is doing, in bounded time.
     """
 
     clock: Clock
     now_us: Callable[[], int]
+    refresh_now: Callable[[], Awaitable[None]] = trust_now
     random: Random
     metrics: Callable[[], str]
     vitals: ApiVitals = field(default_factory=ApiVitals)

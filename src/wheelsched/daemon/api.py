@@ -22,7 +22,7 @@ from wheelsched.api.app import build_app
 from wheelsched.api.server import ApiServer
 from wheelsched.api.surroundings import Surroundings
 from wheelsched.api.tenants import new_secret
-from wheelsched.clock import DatabaseClock, SystemClock
+from wheelsched.clock import SystemClock
 from wheelsched.config import ApiConfig, StoreConfig
 from wheelsched.daemon.condition import ShardInquiry
 from wheelsched.daemon.garbage import Collector
@@ -32,16 +32,14 @@ from wheelsched.daemon.opening import (
     heed_signals,
     open_clock,
 )
-from wheelsched.errors import StoreError
+from wheelsched.daemon.readings import ClockReadings
 from wheelsched.metrics import api_registry
-from wheelsched.ports import LeaseStore, Tenant, TenantStore
+from wheelsched.ports import Tenant, TenantStore
 from wheelsched.store.database import Database
 from wheelsched.store.postgres import PostgresStore
 from wheelsched.vitals import ApiVitals
 
 log = structlog.get_logger("wheelsched.daemon")
-
-SAMPLE_NS: Final = 2_000_000_000
 
 # Whom programs of this machine speak for when they show no token.
 LOCAL_TENANT_ID: Final = UUID("00000000-0000-4000-8000-000000000001")
@@ -98,19 +96,22 @@ async def open_api(
             told = replace(told, loopback_tenant_id=tenant.tenant_id)
         inquiry = ShardInquiry()
         stack.push_async_callback(inquiry.close)
+        readings = ClockReadings(machine, clock, store.leases)
+        stack.callback(readings.close)
         vitals = ApiVitals()
         registry = api_registry(vitals)
         surroundings = Surroundings(
             clock=machine,
             now_us=clock.now_us,
+            refresh_now=readings.refresh,
             random=Random(token_bytes(32)),  # noqa: S311 - of ids, which are no secrets
             metrics=lambda: generate_latest(registry).decode(),
             vitals=vitals,
             ask_shard=inquiry.ask,
         )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        sampling = tasks.create_task(_keep_sampling(machine, clock, store.leases))
-        stack.callback(sampling.cancel)
+        keeping_up = tasks.create_task(readings.keep_up())
+        stack.callback(keeping_up.cancel)
         try:
             server = await ApiServer.start(build_app(store, surroundings, told), told)
         except OSError as error:
@@ -134,14 +135,3 @@ async def open_local_tenant(tenants: TenantStore, now_us: int) -> Tenant:
     )
     (made,) = await tenants.read([LOCAL_TENANT_ID])  # by somebody else, if that was quicker
     return made
-
-
-async def _keep_sampling(machine: SystemClock, clock: DatabaseClock, leases: LeaseStore) -> None:
-    """Follows the database's clock."""
-    while True:
-        await machine.sleep(SAMPLE_NS)
-        try:
-            if clock.add_sample(await leases.read_clock(machine.now_ns)):
-                log.warning("clock.stepped", offset_us=clock.offset_us)
-        except StoreError as error:
-            log.warning("clock.unread", error=str(error))

@@ -80,7 +80,7 @@ async def test_under_load_what_was_answered_is_kept_and_the_rest_refused() -> No
     [("/jobs", None, {"max_in_flight": 2}), ("/jobs/bulk", [], {"max_held_bytes": 5})],
 )
 async def test_beyond_its_places_the_api_says_come_again(
-    monkeypatch: pytest.MonkeyPatch, path: str, body: Any, settings: dict[str, int]
+    monkeypatch: pytest.MonkeyPatch, path: str, body: Any, settings: dict[str, Any]
 ) -> None:
     store = MemoryStore(lambda: time.time_ns() // 1_000)
     begun, may_end = asyncio.Semaphore(0), asyncio.Event()
