@@ -37,7 +37,9 @@ def _unwanted(evidence: Evidence, story: Story, received: list[Arrival]) -> Iter
 
 def _old_self(evidence: Evidence, story: Story, received: list[Arrival]) -> Iterator[Finding]:
     for arrival in received:
-        least = story.mark_of(arrival.due_us, arrival.at_us)
+        # A clock that was set back comes to the due time again; another attempt is of the first.
+        first = evidence.arrivals[story.job, arrival.due_us][0]
+        least = story.mark_of(arrival.due_us, first.at_us)
         if arrival.mark < least and not is_unsettled(evidence, arrival.at_us):
             yield Finding(
                 "old_self", story.job, arrival.due_us, f"{arrival.mark} instead of {least}"

@@ -98,10 +98,11 @@ def _after_the_end(evidence: Evidence, run: RunRow, arrivals: list[Arrival]) -> 
     """Nothing is sent after an end, be it in the table or have been there."""
     ends = [run, *evidence.overwritten.get((run.job, run.due_us), ())]
     for end in ends:
-        if end.finished_at_us is None or _may_follow(evidence, end):
+        ended_us = evidence.ended_us(end)
+        if ended_us is None or _may_follow(evidence, end):
             continue
         for arrival in arrivals:
-            late_us = arrival.at_us - evidence.times.instant_us(end.finished_at_us)
+            late_us = arrival.at_us - ended_us
             if late_us > tolerance_us(evidence, arrival.at_us) and not is_unsettled(
                 evidence, arrival.at_us
             ):

@@ -77,6 +77,24 @@ class Evidence:
         )
         return next(of_epoch, None)
 
+    def ended_us(self, run: RunRow) -> int | None:
+        """When a run ended, by the reference; None if it has not.
+
+        A success ends as soon as its worker has said so. Of other ends nobody knows more than the
+        time in the table; if a clock that was set back has shown it twice, the last one counts.
+        """
+        if run.finished_at_us is None:
+            return None
+        said_us = [
+            one.reported_us or one.answered_us
+            for one in self.arrivals.get((run.job, run.due_us), ())
+            if one.token == run.token and "ok" in (one.answer, one.reported)
+        ]
+        heard_us = min((us for us in said_us if us is not None), default=None)
+        if run.state != "succeeded" or heard_us is None:
+            return self.times.instant_us(run.finished_at_us)
+        return self.times.instant_after_us(run.finished_at_us, heard_us)
+
     def lag_us(self, shard: str, answered_us: int) -> int:
         """How long a shard took at most to write what was answered about then: it had a backlog."""
         told = self._lags.get(shard, [])
@@ -92,8 +110,9 @@ class Evidence:
                 if run.state != "succeeded" or run.finished_at_us is None or run.shard is None:
                     continue
                 if arrival.token == run.token and arrival.answered_us and not arrival.reported:
-                    lag_us = self.times.instant_us(run.finished_at_us) - arrival.answered_us
-                    lags.setdefault(run.shard, []).append((arrival.answered_us, lag_us))
+                    heard_us = arrival.answered_us
+                    ended_us = self.times.instant_after_us(run.finished_at_us, heard_us)
+                    lags.setdefault(run.shard, []).append((heard_us, ended_us - heard_us))
         return {shard: sorted(told) for shard, told in lags.items()}
 
     def concerns(self, fault: Fault, shard: str) -> bool:

@@ -11,7 +11,7 @@ from tests.checker.deliveries import has_failed
 from tests.checker.excuses import WRITTEN_US, is_doubtful, tolerance_us, whole_since
 from tests.checker.findings import Evidence, Finding
 from tests.checker.records import FINAL, Request, RunRow, Verb
-from tests.checker.story import Story
+from tests.checker.story import FOREVER_US, Story
 from tests.checker.times import SECOND_US
 
 MISFIRES = {"misfire_skip": "skip", "superseded": "once", "max_missed": "all"}  # by policy
@@ -48,17 +48,21 @@ def _is_grounded(evidence: Evidence, story: Story, run: RunRow, runs: list[RunRo
     ground = GROUNDS.get(run.skip_reason if run.state == "skipped" else run.state)
     if ground is None or run.finished_at_us is None:
         return False
-    at_us = evidence.times.instant_us(run.finished_at_us)
-    case = Case(
-        evidence,
-        story,
-        run,
-        run.finished_at_us,
-        at_us,
-        [other for other in runs if other is not run],
-        tolerance_us(evidence, at_us),
+    others = [other for other in runs if other is not run]
+    # A clock that was set back has shown the time twice: it ended at one of these instants.
+    cases = (
+        Case(
+            evidence,
+            story,
+            run,
+            run.finished_at_us,
+            at_us,
+            others,
+            tolerance_us(evidence, at_us),
+        )
+        for at_us in evidence.times.instants_us(run.finished_at_us)
     )
-    return ground(case) or is_doubtful(evidence, run.finished_at_us)
+    return any(map(ground, cases)) or is_doubtful(evidence, run.finished_at_us)
 
 
 def _is_overlap(case: Case) -> bool:
@@ -78,15 +82,15 @@ def _unfinished(case: Case) -> list[RunRow]:
         for other in case.others
         if (other.state != "skipped" or (other.job, other.due_us) in case.evidence.arrivals)
         and times.instants_us(other.due_us)[0] <= case.at_us + case.tolerance_us
-        and (
-            other.finished_at_us is None
-            or case.at_us <= _known_us(case, other, times.instant_us(other.finished_at_us))
-        )
+        and case.at_us <= _known_us(case, other)
     ]
 
 
-def _known_us(case: Case, other: RunRow, ended_us: int) -> int:
+def _known_us(case: Case, other: RunRow) -> int:
     """When whoever decided knew of an end: of what another shard carries, it has to look for it."""
+    ended_us = case.evidence.ended_us(other)
+    if ended_us is None:
+        return FOREVER_US
     is_carried = other.shard != case.run.shard
     within_us = WRITTEN_US + (LOOKS_US if is_carried else 0)
     return whole_since(case.evidence, ended_us, within_us, HIDING)

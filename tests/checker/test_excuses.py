@@ -136,6 +136,19 @@ def test_an_outcome_waits_as_long_as_others_of_its_shard() -> None:
     assert "duplicated" in check(replace(history, faults=(crashed(35.1),))).names
 
 
+def test_an_outcome_does_not_wait_because_the_clock_was_set_back() -> None:
+    """The clock shows 29 s again at 59 s: the run by hand ended the first time."""
+    history = and_also(
+        CASES["duplicated"](quiet()),
+        request("trigger", 29, due_us=at(29)),
+        arrival(29, trigger="manual"),
+        run(29, trigger="manual"),
+    )
+    back = replace(history, offsets=(Offset(from_us=at(50), offset_us=-30 * SECOND),))
+    assert "duplicated" not in check(replace(back, faults=(crashed(30.9),))).names
+    assert "duplicated" in check(replace(back, faults=(crashed(31.1),))).names
+
+
 def test_a_duplicate_is_not_explained_by_what_was_over_before_it_was_sent() -> None:
     history = CASES["duplicated"](quiet())
     lasting = crashed(20, kind="store", until_us=at(30.1), shard=None)
@@ -149,6 +162,14 @@ def test_an_end_that_was_written_over_was_an_end() -> None:
     was = run(30, finished_at_us=at(30.2))
     found = check(replace(history, overwritten=(was,))).names
     assert {"sent_after_end", "stale_write"} <= found
+
+
+def test_an_end_is_one_although_the_clock_comes_to_its_time_again() -> None:
+    """The run of 30 s is sent again at 40 s. At 60 s the clock shows 30 s for the second time."""
+    history = and_also(quiet(), arrival(30, at_us=at(40), answered_us=at(40)))
+    back = replace(history, offsets=(Offset(from_us=at(50), offset_us=-30 * SECOND),))
+    ends = [one.due_us for one in check(back).findings if one.name == "sent_after_end"]
+    assert ends == [at(30)]
 
 
 def test_what_was_withdrawn_may_be_due_after_all() -> None:
@@ -234,6 +255,18 @@ def test_what_was_due_before_the_clock_was_set_back_is_not_early_after() -> None
     again = {"at_us": at(45), "answered_us": at(45), "attempt": 2, "token": token(1, 31)}
     history = and_also(changed_arrival(back, 30, answer="failed"), arrival(30, **again))
     assert 30 not in early(history)
+
+
+def test_another_attempt_after_the_clock_was_set_back_is_as_the_first() -> None:
+    """At 50 s the clock shows 30 s again, after an edit; at 55 s the run is tried again."""
+    back = replace(quiet(), offsets=(Offset(from_us=at(31), offset_us=-20 * SECOND),))
+    edit = request("edit", 45, definition=replace(DEFINITION, mark=2))
+    again = {"at_us": at(55), "answered_us": at(55), "attempt": 2, "token": token(1, 31)}
+    history = and_also(changed_arrival(back, 30, answer="failed"), edit, arrival(30, **again))
+    old = {one.due_us for one in check(history).findings if one.name == "old_self"}
+    assert at(30) not in old
+    history = and_also(without(back, 30), edit, arrival(30, **again), run(30))
+    assert at(30) in {one.due_us for one in check(history).findings if one.name == "old_self"}
 
 
 def test_who_has_not_noticed_a_step_back_may_fire_what_is_due_no_more() -> None:

@@ -17,7 +17,7 @@ from tests.checker.quiet import (
     token,
     without,
 )
-from tests.checker.records import Definition, History
+from tests.checker.records import Definition, History, Offset
 
 UNSENT = {"token": None, "armed_at_us": None, "attempt": 0}
 
@@ -94,6 +94,27 @@ def test_a_withdrawal_is_of_when_somebody_asked_for_it() -> None:
     assert "groundless" in check(changed_run(paused, 30, finished_at_us=at(28))).names
     refused = and_also(skipped(quiet(), "paused"), request("pause", 30, result="failed"))
     assert "groundless" in check(refused).names
+
+
+def set_back(history: History) -> History:
+    """At 38 s the clock shows 13 s again."""
+    return replace(history, offsets=(Offset(from_us=at(38), offset_us=-25 * SECOND),))
+
+
+def test_a_ground_holds_at_one_of_the_instants_that_had_the_time() -> None:
+    """The clock shows 25 s twice, at 25 s and at 50 s."""
+    skip = set_back(skipped(quiet(), "paused", finished_at_us=at(25)))
+    assert "groundless" not in check(and_also(skip, request("pause", 25))).names
+    assert "groundless" not in check(and_also(skip, request("pause", 50))).names
+    assert "groundless" in check(and_also(skip, request("pause", 20))).names
+    assert "groundless" in check(and_also(skip, request("pause", 45))).names
+
+
+def test_an_end_by_a_clock_that_was_set_back_is_of_when_the_worker_said_so() -> None:
+    """The run of 20 s ends when the clock shows 20 s: the first time, or the second, at 45 s."""
+    skip = set_back(skipped(quiet(), "overlap"))
+    assert "groundless" in check(skip).names
+    assert "groundless" not in check(changed_arrival(skip, 20, answered_us=at(45))).names
 
 
 def test_a_worker_that_wants_no_more_pauses_its_job() -> None:

@@ -40,6 +40,15 @@ class Times:
         known_us = [at_us for at_us in instants_us if by_us is None or at_us <= by_us]
         return known_us[-1] if known_us else instants_us[0]
 
+    def instant_after_us(self, database_us: int, heard_us: int) -> int:
+        """The first instant, not long before `heard_us`, at which it came to a time; or the last.
+
+        Who writes the time of what was heard of then may be off by as much as a clock in calm.
+        """
+        instants_us = self.instants_us(database_us)
+        after_us = (at_us for at_us in instants_us if at_us >= heard_us - CALM_US)
+        return next(after_us, instants_us[-1])
+
     def instants_us(self, database_us: int) -> list[int]:
         """All instants at which the database's clock came to a time, or jumped over it."""
         found = []
