@@ -24,6 +24,7 @@ from uuid import UUID
 import structlog
 from msgspec import Struct
 
+from wheelsched.core.duration import MILLISECOND
 from wheelsched.core.model import Lane, RunKey
 from wheelsched.core.outcome import Failed, Outcome
 from wheelsched.ports import Dispatcher
@@ -42,6 +43,7 @@ FEED_TENANT = 100  # of them of one tenant before it is the next one's turn
 START_PORTION = 32  # requests begun in one turn of the loop
 OUR_FAULT = "the request could not be made: a fault of the scheduler, which has logged it"
 NOT_KEEPING_UP = "the target is not keeping up: too many runs wait for it"
+FLOWING_US = 100 * MILLISECOND  # after a request was begun, others are about to be
 
 
 class Outlets(Struct, frozen=True):
@@ -78,11 +80,18 @@ class Fire:
         # The queue goes by the machine's clock: a step of the database's makes nobody wait.
         self._queue_alarm = context.machine.alarm(self._wake_queue)
         self._queue_wakes_us: int | None = None
+        self._started_us = 0  # when a request was begun last, by the machine's clock
 
     @property
     def has_due(self) -> bool:
-        """Whether runs whose time has come are still on their way to the socket."""
-        return bool(self._due) or self._queue.queued(Lane.ON_TIME) > 0
+        """Whether runs whose time has come are still on their way to the socket.
+
+        Those that wait for a target that is broken, or hangs, are not: nobody waits for them.
+        """
+        if self._due:
+            return True
+        is_flowing = self._context.tenure.now_us() - self._started_us < FLOWING_US
+        return is_flowing and self._queue.queued(Lane.ON_TIME) > 0
 
     async def run(self) -> None:
         """Sends until it is cancelled."""
@@ -237,6 +246,7 @@ class Fire:
             if batch is None:
                 self._plan_queue()
                 return
+            self._started_us = now_us
             self._start(batch)
         self.pump()
 

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from tests.unit.shard.world import World
 
-from wheelsched.config import ShardConfig
+from wheelsched.config import BreakerConfig, FairnessConfig, ShardConfig
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import FINAL_STATES, JobState, RunKey, RunState, SkipReason
 from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
@@ -15,6 +15,8 @@ from wheelsched.ports import Callback, Lease, Route, Settled
 from wheelsched.shard.fire import Fire
 
 MANY = 700  # more than half of a batch
+ONCE = RetryPolicy(max_attempts=1)
+LONG_OPEN = BreakerConfig(failures=5, open_initial_ms=20_000)
 
 ENDINGS: list[tuple[Outcome, RunState]] = [
     (Succeeded(http_status=200), RunState.SUCCEEDED),
@@ -74,6 +76,26 @@ async def test_reports_give_way_to_a_crowd_for_a_while_and_then_no_more(
     assert (await world.runs(first))[0].state is RunState.SUCCEEDED
     await world.advance(1.9)
     assert (await world.runs(second))[0].state is RunState.SUCCEEDED
+
+
+async def test_reports_do_not_give_way_to_runs_whose_target_is_broken(world: World) -> None:
+    """They wait for its breaker, and nobody knows for how long."""
+
+    async def answer(route: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        is_broken = "broken" in route.origin
+        outcome = Failed(error="reset") if is_broken else Succeeded(http_status=200)
+        return [outcome] * len(callbacks)
+
+    world.handler = answer
+    await world.register_many(
+        ["+5"] * 20 + ["+6"] * 20, "broken", url="http://broken.example/", retry=ONCE
+    )
+    healthy = await world.register_many(["+6.5", "+7.2"], "healthy")
+    world.start(config=ShardConfig(fairness=FairnessConfig(breaker=LONG_OPEN)))
+    await world.advance(6.7)
+    assert (await world.runs(healthy[0]))[0].state is RunState.SUCCEEDED
+    await world.advance(0.7)
+    assert (await world.runs(healthy[1]))[0].state is RunState.SUCCEEDED
 
 
 async def test_what_a_next_run_waits_for_does_not_give_way_to_a_crowd(
