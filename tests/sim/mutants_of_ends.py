@@ -1,6 +1,6 @@
 """Mutants of how runs end, and of what they say they are."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
@@ -23,16 +23,19 @@ def _half_end_unsent(
     world: Simulation, end: Callable[[Clearance, ArmedRun], None]
 ) -> Iterator[None]:
     """Of the runs whose time has come, half come to an end instead."""
-    decide, random = Clearance.decide, world.source("unsent")
+    clear, random = Clearance.clear, world.source("unsent")
 
-    def decide_badly(self: Clearance, run: ArmedRun, now_us: int) -> bool:
-        is_ours = self._context.tenure.holds(partition_of(run.key.job_id))
-        if run.is_first and is_ours and random.random() < 0.5:
-            end(self, run)
-            return False
-        return decide(self, run, now_us)
+    def clear_badly(self: Clearance, runs: Iterable[ArmedRun], now_us: int) -> list[ArmedRun]:
+        left = []
+        for run in runs:
+            is_ours = self._context.tenure.holds(partition_of(run.key.job_id))
+            if run.is_first and is_ours and random.random() < 0.5:
+                end(self, run)
+            else:
+                left.append(run)
+        return clear(self, left, now_us)
 
-    with patch.object(Clearance, "decide", decide_badly):
+    with patch.object(Clearance, "clear", clear_badly):
         yield
 
 

@@ -135,8 +135,9 @@ def _signed_again(route: HttpRoute, prepared: Prepared, now_us: int) -> bytes:
 
 def _assemble_array(route: HttpRoute, batch: Sequence[Prepared], now_us: int) -> Request:
     body = b"[%b]" % b",".join([prepared.content for prepared in batch])
-    key = wire.batch_key(prepared.run_id for prepared in batch)
-    newest = max(batch, key=lambda prepared: prepared.token)
+    key = wire.batch_key([prepared.run_id for prepared in batch])
+    tokens = [prepared.token for prepared in batch]
+    newest = batch[tokens.index(max(tokens))]
     timestamp = now_us // SECOND
     head = _BATCH_HEAD % (
         timestamp,
@@ -148,7 +149,7 @@ def _assemble_array(route: HttpRoute, batch: Sequence[Prepared], now_us: int) ->
     )
     return Request(
         b"%b%b%b" % (route.head, head.encode("ascii"), body),
-        max(prepared.timeout_us for prepared in batch),
+        max([prepared.timeout_us for prepared in batch]),
     )
 
 

@@ -53,6 +53,9 @@ class ArmedRun(Struct, eq=False, kw_only=True, gc=False):
     is_held: bool = False  # its time has come, and it waits for that look
     is_withdrawn: bool = False  # it is not sent any more
     started_us: int | None = None  # when it went to the socket
+    # What `Unfinished` alone writes: so half a million that begin at once need no look at anything.
+    is_alone: bool = False  # nothing else of its job is unfinished
+    is_live: bool = False  # it is alone, and was dispatched
 
 
 class Batch(Struct, eq=False, gc=False):

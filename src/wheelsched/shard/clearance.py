@@ -5,7 +5,7 @@ unfinished is decided about by `overlap`, and again when one of them has ended; 
 back past its grace by its misfire policy. What is decided without an attempt is settled at once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from wheelsched.core import overlap
@@ -25,13 +25,19 @@ class Clearance:
         self._context = context
         self._settle = settle
 
-    def decide(self, run: ArmedRun, now_us: int) -> bool:
+    def clear(self, runs: Iterable[ArmedRun], now_us: int) -> list[ArmedRun]:
+        """Those of the runs that go out now."""
+        begin_alone, decide = self._context.unfinished.begin_alone, self._decide
+        return [
+            run
+            for run in runs
+            if (_is_in_grace(run, now_us) and begin_alone(run)) or decide(run, now_us)
+        ]
+
+    def _decide(self, run: ArmedRun, now_us: int) -> bool:
         """Whether a run goes out now. If not, it waits for its turn, or is skipped."""
         unfinished = self._context.unfinished
-        is_in_grace = now_us - run.fire_at_us <= run.rules.misfire.grace_us
-        if is_in_grace and unfinished.begin_alone(run):
-            return True
-        if not is_in_grace and self._is_misfire(run):
+        if not _is_in_grace(run, now_us) and self._is_misfire(run):
             self._skip(run, SkipReason.MISFIRE_SKIP)
             return False
         if not run.is_first or unfinished.is_idle(run.key.job_id):
@@ -68,8 +74,8 @@ class Clearance:
         ready = []
         while (run := unfinished.first_waiting(job_id)) is not None:
             unfinished.take_waiting(run)
-            if self.decide(run, now_us):
-                ready.append(run)
+            if cleared := self.clear([run], now_us):
+                ready += cleared
             elif unfinished.first_waiting(job_id) is run:
                 break
         return ready
@@ -99,3 +105,7 @@ class Clearance:
             live.armed.is_withdrawn = True
         self._context.unfinished.end(live.key, live.token)
         self._settle(Ruling(key=live.key, token=live.token, state=RunState.CANCELLED))
+
+
+def _is_in_grace(run: ArmedRun, now_us: int) -> bool:
+    return now_us - run.fire_at_us <= run.rules.misfire.grace_us

@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
-from operator import itemgetter
 from uuid import UUID
 
 import structlog
@@ -194,29 +193,28 @@ class Fire:
     def _feed_batch(self, batch: Batch) -> None:
         is_fresh = self._freshness.covers(batch.fire_at_us)
         runs = self._certain(batch.runs, is_fresh=is_fresh)
-        now_us = self._context.clock.now_us()
-        batch.runs = [run for run in runs if self._clearance.decide(run, now_us)]
+        batch.runs = self._clearance.clear(runs, self._context.clock.now_us())
         if batch.runs:
             batch.lane = batch.runs[0].lane
             self._put(batch)
 
     def _certain(self, runs: Sequence[ArmedRun], *, is_fresh: bool) -> list[ArmedRun]:
         """Those that may go out without another look. The others are held until it was taken."""
+        suspect = [run for run in runs if run.is_withdrawn or run.is_doubtful]
+        if is_fresh and not suspect:
+            return list(runs)
         runs = [run for run in runs if not run.is_withdrawn]
         doubtful = [run for run in runs if run.is_doubtful] if is_fresh else runs
-        if not doubtful:
-            return runs
         for run in doubtful:
             run.is_held = True
-        self._recheck(doubtful)
+        if doubtful:
+            self._recheck(doubtful)
         return [run for run in runs if not run.is_held]
 
     def _enqueue(self, runs: Sequence[ArmedRun]) -> None:
         """Decides about runs whose time has come, and queues those that may go."""
-        now_us = self._context.clock.now_us()
-        self._put_together(
-            [run for run in runs if not run.is_withdrawn and self._clearance.decide(run, now_us)]
-        )
+        there = [run for run in runs if not run.is_withdrawn]
+        self._put_together(self._clearance.clear(there, self._context.clock.now_us()))
 
     def _put_together(self, runs: Sequence[ArmedRun]) -> None:
         """Queues runs, in as few requests as their targets allow."""
@@ -321,16 +319,18 @@ class Fire:
         dispatched = self._context.vitals.dispatch
         dispatched.requests += 1
         dispatched.sent_bytes += sum([len(run.prepared.content) for run in batch.runs])
-        has_failed = any(isinstance(outcome, Failed) for outcome, _ in groupby(outcomes))
+        has_failed = any(isinstance(outcome, Failed) for outcome, _ in _alike(outcomes))
         self._queue.done(batch, now_us, failed=has_failed)
         self._answered(batch, outcomes, self._context.clock.now_us())
 
     def _answered(self, batch: Batch, outcomes: Sequence[Outcome], now_us: int) -> None:
         """Reports those together that came back with the same."""
-        pairs = zip(outcomes, batch.runs, strict=True)
-        for outcome, alike in groupby(pairs, itemgetter(0)):
-            runs = [run for _, run in alike if not run.is_withdrawn]
-            if runs:
+        assert len(outcomes) == len(batch.runs)
+        first = 0
+        for outcome, count in _alike(outcomes):
+            alike = batch.runs[first : first + count]
+            first += count
+            if runs := [run for run in alike if not run.is_withdrawn]:
                 self._settle(Report(runs=runs, outcome=outcome, finished_us=now_us))
 
     def _unsent(self, job_id: UUID) -> list[ArmedRun]:
@@ -338,6 +338,13 @@ class Fire:
         queued = [live.armed for live in unfinished.live_of(job_id) if live.armed]
         armed = unfinished.armed_of(job_id)
         return [run for run in (*armed, *queued) if run.started_us is None]
+
+
+def _alike(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, int]]:
+    """Each outcome, and how many in a row are the same: nearly always all of a request."""
+    if outcomes.count(outcomes[0]) == len(outcomes):
+        return [(outcomes[0], len(outcomes))]
+    return [(outcome, len(list(alike))) for outcome, alike in groupby(outcomes)]
 
 
 def _our_fault(batch: Batch) -> list[Outcome]:

@@ -154,9 +154,9 @@ class Settle:
         if isinstance(report, Ruling):
             return False
         unfinished = self._context.unfinished
-        for run in report.runs:
-            if run.is_followed or unfinished.has_waiting(run.key.job_id):
-                return not any(unfinished.is_ruled(other.key) for other in report.runs)
+        followed = [run for run in report.runs if run.is_followed]
+        if followed or unfinished.has_waiting(report.runs):
+            return not any(unfinished.is_ruled(run.key) for run in report.runs)
         return False
 
     async def _write_some(self, tasks: asyncio.TaskGroup) -> None:
@@ -206,11 +206,12 @@ class Settle:
 
     def _end(self, key: RunKey, token: int) -> None:
         """A run has ended with this attempt, and perhaps its job with it."""
-        if not self._context.unfinished.end_alone(key, token):
+        unfinished, job_id = self._context.unfinished, key.job_id
+        if not unfinished.end_alone(key, token):
             self._sequels.ended(key, token)
-        if key.job_id in self._ending and not self._context.unfinished.has_any(key.job_id):
-            self._ending.discard(key.job_id)
-            self._over[key.job_id] = None
+        if job_id in self._ending and not unfinished.has_any(job_id):
+            self._ending.remove(job_id)
+            self._over[job_id] = None
             self._is_over.set()
 
     def _take(self) -> tuple[list[Report | Ruling], set[RunKey]]:
@@ -219,14 +220,15 @@ class Settle:
         taken_keys: set[RunKey] = set()
         for line, most in self._lines():
             while line and len(taken_keys) < most:
-                keys = line[0].keys
+                keys = set(line[0].keys)  # each is hashed once
                 if not (taken_keys.isdisjoint(keys) and self._writing.isdisjoint(keys)):
                     return taken, taken_keys
-                taken.append(line.popleft())
-                taken_keys.update(keys)
-                self._reported -= len(keys)
+                report = line.popleft()
+                taken.append(report)
+                taken_keys |= keys
+                self._reported -= len(report)
                 if line is self._awaited:
-                    self._forget_awaited(keys)
+                    self._forget_awaited(report.keys)
         return taken, taken_keys
 
     def _forget_awaited(self, keys: Sequence[RunKey]) -> None:

@@ -29,15 +29,16 @@ class LiveRun(Struct, eq=False, kw_only=True, gc=False):
 
 
 class Unfinished:
-    """What is unfinished, by job. Most jobs have one run, so that one stands alone, armed or live,
-    and nothing is made for it; a job that is caught up has thousands armed, so that each is found
-    by its key."""
+    """What is unfinished, by job. Most jobs have one run: it is *alone*, armed or live, and nothing
+    is made for it. Of any other job the armed, waiting and live ones are kept apart; one that is
+    caught up has thousands armed, so that each is found by its key."""
 
     def __init__(self) -> None:
         self.left = LeftBehind()
-        self._armed: dict[UUID, ArmedRun | dict[RunKey, ArmedRun]] = {}
+        self._alone: dict[UUID, ArmedRun] = {}  # of the jobs in it nothing is in the next three
+        self._armed: dict[UUID, dict[RunKey, ArmedRun]] = {}
         self._waiting: dict[UUID, list[ArmedRun]] = {}
-        self._live: dict[UUID, ArmedRun | tuple[LiveRun, ...]] = {}
+        self._live: dict[UUID, tuple[LiveRun, ...]] = {}
         self._ruled: set[RunKey] = set()
         self._armed_count = 0
         self._live_count = 0
@@ -59,20 +60,22 @@ class Unfinished:
         before = self._find_armed(run.key)
         if before is not None and before is not run:
             self.forget([before])
-        armed = self._armed.setdefault(run.key.job_id, run)
-        if armed is not run:
-            if isinstance(armed, ArmedRun):
-                armed = self._armed[run.key.job_id] = {armed.key: armed}
-            armed[run.key] = run
+        job_id = run.key.job_id
+        if self._has_run(job_id):
+            self._spread(job_id)
+            self._armed.setdefault(job_id, {})[run.key] = run
+        else:
+            self._alone[job_id] = run
+            run.is_alone = True
         self._armed_count += 1
 
     def disarm(self, run: ArmedRun) -> bool:
         """Forgets an armed run: it is dispatched, or will not be. False when it was not armed."""
         job_id = run.key.job_id
         armed = self._armed.get(job_id)
-        if armed is run:
-            del self._armed[job_id]
-        elif isinstance(armed, dict) and armed.get(run.key) is run:
+        if run.is_alone and not run.is_live:
+            self._leave_alone(run)
+        elif armed is not None and armed.get(run.key) is run:
             del armed[run.key]
             if not armed:
                 del self._armed[job_id]
@@ -83,12 +86,14 @@ class Unfinished:
 
     def armed_of(self, job_id: UUID) -> tuple[ArmedRun, ...]:
         """The armed runs of a job."""
-        armed = self._armed.get(job_id, {})
-        return tuple(armed.values()) if isinstance(armed, dict) else (armed,)
+        alone = self._alone.get(job_id)
+        if alone is not None:
+            return () if alone.is_live else (alone,)
+        return tuple(self._armed.get(job_id, {}).values())
 
     def job_ids(self) -> Iterable[UUID]:
-        """The jobs with anything armed, and then those with anything live: some of them twice."""
-        return chain(self._armed, self._live)
+        """The jobs with anything armed or live: some of them twice."""
+        return chain(self._alone, self._armed, self._live)
 
     def is_armed(self, key: RunKey) -> bool:
         """Whether an attempt of the run waits for its time."""
@@ -139,29 +144,24 @@ class Unfinished:
 
     def has_any(self, job_id: UUID) -> bool:
         """Whether the job has anything unfinished."""
-        return job_id in self._armed or job_id in self._live or self.left.has_job(job_id)
+        return self._has_run(job_id) or self.left.has_job(job_id)
 
     def begin_alone(self, run: ArmedRun) -> bool:
         """Makes a run live if nothing else of its job is unfinished, as of nearly all: in one step,
         because half a million may come due at once."""
-        job_id = run.key.job_id
-        if self._armed.get(job_id) is not run or job_id in self._live or job_id in self._waiting:
+        if not run.is_alone or run.is_live:
             return False
-        del self._armed[job_id]
+        run.is_live = True
         self._armed_count -= 1
-        self._live[job_id] = run
         self._live_count += 1
         return True
 
     def end_alone(self, key: RunKey, token: int) -> bool:
-        """Ends a live run if it was begun so, and nothing of its job waits for that."""
-        job_id = key.job_id
-        run = self._live.get(job_id)
-        if type(run) is not ArmedRun or run.token != token or run.key != key:
+        """Ends a live run if it was begun so, and is alone still."""
+        run = self._alone.get(key.job_id)
+        if run is None or not run.is_live or run.token != token or run.key != key:
             return False
-        if job_id in self._waiting:
-            return False
-        del self._live[job_id]
+        self._leave_alone(run)
         self._live_count -= 1
         return True
 
@@ -197,14 +197,14 @@ class Unfinished:
 
     def live_of(self, job_id: UUID) -> tuple[LiveRun, ...]:
         """The live runs of a job, oldest dispatch first."""
-        live = self._live.get(job_id, ())
-        if isinstance(live, ArmedRun):
-            live = (LiveRun(key=live.key, token=live.token, armed=live),)
-            self._live[job_id] = live
-        return live
+        alone = self._alone.get(job_id)
+        if alone is not None and alone.is_live:
+            self._spread(job_id)
+        return self._live.get(job_id, ())
 
     def wait(self, run: ArmedRun) -> None:
         """Lines up an armed run whose time has come behind the unfinished ones of its job."""
+        self._spread(run.key.job_id)
         insort(self._waiting.setdefault(run.key.job_id, []), run, key=_turn)
 
     def waiting_ahead_of(self, run: ArmedRun) -> int:
@@ -213,12 +213,16 @@ class Unfinished:
 
     def is_idle(self, job_id: UUID) -> bool:
         """Whether nothing of the job is live or waits for its turn: nothing to decide."""
+        alone = self._alone.get(job_id)
+        if alone is not None:
+            return not alone.is_live
         return job_id not in self._live and job_id not in self._waiting
 
-    def has_waiting(self, job_id: UUID) -> bool:
-        """Whether a run of the job, whose time has come, waits for its turn: hardly ever any does,
-        and half a million ask."""
-        return bool(self._waiting) and job_id in self._waiting
+    def has_waiting(self, runs: Iterable[ArmedRun]) -> bool:
+        """Whether a run of one of their jobs, whose time has come, waits for its turn: hardly ever
+        any does, and half a million ask."""
+        waiting = self._waiting
+        return bool(waiting) and any(run.key.job_id in waiting for run in runs)
 
     def first_waiting(self, job_id: UUID) -> ArmedRun | None:
         """The run of a job whose turn it is next."""
@@ -248,15 +252,35 @@ class Unfinished:
         return None
 
     def _find_armed(self, key: RunKey) -> ArmedRun | None:
-        armed = self._armed.get(key.job_id, {})
-        if isinstance(armed, dict):
-            return armed.get(key)
-        return armed if armed.key == key else None
+        alone = self._alone.get(key.job_id)
+        if alone is not None:
+            return alone if alone.key == key and not alone.is_live else None
+        armed = self._armed.get(key.job_id)
+        return None if armed is None else armed.get(key)
+
+    def _has_run(self, job_id: UUID) -> bool:
+        return job_id in self._alone or job_id in self._armed or job_id in self._live
+
+    def _leave_alone(self, run: ArmedRun) -> None:
+        del self._alone[run.key.job_id]
+        run.is_alone = run.is_live = False
+
+    def _spread(self, job_id: UUID) -> None:
+        """Lets the run of a job be alone no more: another comes, or somebody looks closely."""
+        run = self._alone.get(job_id)
+        if run is None:
+            return
+        if run.is_live:
+            self._live[job_id] = (LiveRun(key=run.key, token=run.token, armed=run),)
+        else:
+            self._armed[job_id] = {run.key: run}
+        self._leave_alone(run)
 
     def _add(self, live: LiveRun) -> None:
         """A run that goes on keeps its place among those of its job."""
         job_id = live.key.job_id
-        known = self.live_of(job_id)
+        self._spread(job_id)
+        known = self._live.get(job_id, ())
         if not known:
             self._live[job_id] = (live,)
             self._live_count += 1

@@ -42,6 +42,9 @@ def in_stretches(settled: Sequence[Settled]) -> list[Stretch]:
 
 def in_turns(settled: Sequence[Settled]) -> Iterator[Sequence[Settled]]:
     """The outcomes in batches with no run twice: two of one run are written one after the other."""
+    if len({outcome.key for outcome in settled}) == len(settled):
+        yield settled
+        return
     while settled:
         turn: dict[RunKey, Settled] = {}
         later = [

@@ -56,24 +56,34 @@ def test_a_run_begins_alone_only_if_nothing_else_of_its_job_is_unfinished() -> N
     unfinished.wait(other)
     assert not unfinished.begin_alone(other)  # it waits in line
     unfinished.take_waiting(other)
+    unfinished.begin(other)
+    assert (unfinished.armed_count, unfinished.live_count) == (0, 1)
+    unfinished.end(other.key)
+    unfinished.arm(other)
     assert unfinished.begin_alone(other)
+    assert not unfinished.begin_alone(other)  # once
 
 
-def test_a_run_that_began_alone_ends_so_unless_another_waits_or_it_was_looked_at() -> None:
+def test_a_run_that_began_alone_ends_so_unless_another_came_or_it_was_looked_at() -> None:
     unfinished = Unfinished()
     run, other = armed(1, job_id=JOB), armed(2, job_id=JOB)
     for _ in range(2):
         unfinished.arm(run)
+        assert not unfinished.end_alone(run.key, run.token)  # it has not begun
         assert unfinished.begin_alone(run)
-        unfinished.arm(other)
+        assert not unfinished.disarm(run)
         assert not unfinished.end_alone(run.key, run.token + 1)
         assert not unfinished.end_alone(other.key, run.token)
-        unfinished.wait(other)
-        assert not unfinished.end_alone(run.key, run.token)
-        unfinished.take_waiting(other)
-        unfinished.disarm(other)
         assert unfinished.end_alone(run.key, run.token)
         assert (unfinished.live_count, unfinished.has_any(JOB)) == (0, False)
+    unfinished.arm(run)
+    assert unfinished.begin_alone(run)
+    unfinished.arm(other)
+    assert not unfinished.end_alone(run.key, run.token)
+    assert (unfinished.armed_count, unfinished.live_count) == (1, 1)
+    unfinished.end(run.key, run.token)
+    assert unfinished.armed_of(JOB) == (other,)
+    unfinished.forget([other])
     unfinished.arm(run)
     assert unfinished.begin_alone(run)
     (live,) = unfinished.live_of(JOB)

@@ -1,0 +1,101 @@
+"""What a shard knows of its unfinished runs, against plain sets of them."""
+
+from uuid import UUID
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.unit.shard.runs import armed
+
+from wheelsched.core.model import RunKey
+from wheelsched.shard.armed import ArmedRun
+from wheelsched.shard.unfinished import Unfinished
+
+JOBS = [UUID(int=number) for number in range(2)]
+keys = st.builds(RunKey, st.sampled_from(JOBS), st.integers(1, 3))
+
+
+class Runs(RuleBasedStateMachine):
+    """Few jobs with few runs: whether one is alone changes with almost every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unfinished = Unfinished()
+        self.armed: dict[RunKey, ArmedRun] = {}
+        self.live: dict[RunKey, ArmedRun | None] = {}  # with the attempt that is under way
+
+    @rule(key=keys)
+    def arm(self, key: RunKey) -> None:
+        if key not in self.live:
+            run = armed(key.due_us, job_id=key.job_id)
+            self.unfinished.arm(run)
+            self.armed[key] = run
+
+    @rule(key=keys)
+    def disarm(self, key: RunKey) -> None:
+        if (run := self.armed.pop(key, None)) is not None:
+            assert self.unfinished.disarm(run)
+            assert not self.unfinished.disarm(run)
+
+    @rule(key=keys)
+    def begin(self, key: RunKey) -> None:
+        if (run := self.armed.pop(key, None)) is not None:
+            self.unfinished.begin(run)
+            self.live[key] = run
+
+    @rule(key=keys)
+    def begin_alone(self, key: RunKey) -> None:
+        """Whatever is alone is so because there is nothing else: never the other way round."""
+        run = self.armed.get(key)
+        if run is not None and self.unfinished.begin_alone(run):
+            assert self._of(key.job_id) == {key}
+            self.live[key] = self.armed.pop(key)
+
+    @rule(key=keys)
+    def end_alone(self, key: RunKey) -> None:
+        run = self.live.get(key)
+        if run is not None and self.unfinished.end_alone(key, run.token):
+            assert self._of(key.job_id) == {key}
+            del self.live[key]
+
+    @rule(key=keys)
+    def end(self, key: RunKey) -> None:
+        if key in self.live:
+            self.unfinished.end(key)
+            del self.live[key]
+
+    @rule(key=keys)
+    def pause(self, key: RunKey) -> None:
+        if key in self.live:
+            self.unfinished.pause(key)
+            self.live[key] = None
+
+    @rule(key=keys)
+    def revive(self, key: RunKey) -> None:
+        if key not in self.live and key not in self.armed:
+            self.unfinished.revive(key, 1)
+            self.live[key] = None
+
+    @invariant()
+    def knows_what_is_there(self) -> None:
+        unfinished = self.unfinished
+        assert unfinished.armed_count == len(self.armed)
+        assert unfinished.live_count == len(self.live)
+        assert set(unfinished.job_ids()) == {key.job_id for key in (*self.armed, *self.live)}
+        for job_id in JOBS:
+            live = {key for key in self.live if key.job_id == job_id}
+            assert {run.key for run in unfinished.armed_of(job_id)} == self._of(job_id) - live
+            assert unfinished.is_idle(job_id) == (not live)
+            assert unfinished.has_any(job_id) == bool(self._of(job_id))
+
+    @rule(job_id=st.sampled_from(JOBS))
+    def look_closely(self, job_id: UUID) -> None:
+        found = {live.key: live.armed for live in self.unfinished.live_of(job_id)}
+        assert found == {key: run for key, run in self.live.items() if key.job_id == job_id}
+
+    def _of(self, job_id: UUID) -> set[RunKey]:
+        return {key for key in (*self.armed, *self.live) if key.job_id == job_id}
+
+
+TestRuns = Runs.TestCase
+TestRuns.settings = settings(stateful_step_count=30)
