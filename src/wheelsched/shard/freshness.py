@@ -43,6 +43,7 @@ class Changes:
     def __init__(self) -> None:
         self._claims: list[set[UUID]] = []
         self._missed: list[set[UUID]] = []  # of those claims, the ones that anything may concern
+        self._has_heard = False  # anything of any of them: every run asks, nearly always in vain
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -54,10 +55,12 @@ class Changes:
         finally:
             self._claims = [other for other in self._claims if other is not heard]
             self._missed = [other for other in self._missed if other is not heard]
+            self._has_heard = any(self._claims)
 
     def heard(self, job_id: UUID) -> None:
         for claim in self._claims:
             claim.add(job_id)
+            self._has_heard = True
 
     def missed(self) -> None:
         """Any job may have changed."""
@@ -67,7 +70,4 @@ class Changes:
         """Whether a job may have changed since the claim that is under way was begun."""
         if self._missed:
             return True
-        for claim in self._claims:  # every run asks, and nearly always nothing was heard
-            if claim and job_id in claim:
-                return True
-        return False
+        return self._has_heard and any(job_id in claim for claim in self._claims)
