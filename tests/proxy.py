@@ -17,7 +17,7 @@ Carry = Callable[[bytes], Awaitable[None]]
 WAIT_S = 60
 STATEMENTS = {
     "arm": ("INSERT INTO runs",),
-    "settle": ("state = given.state",),
+    "settle": ("state = given.state", "SET state = 'succeeded'"),
     "renew": ("renewals = renewals + 1",),
     "write": ("INSERT", "UPDATE", "DELETE", "COMMIT"),
     # Of a client: to look up who it is ends in a COMMIT as well, and is none.

@@ -265,6 +265,35 @@ async def test_runs_that_share_an_ending_each_keep_their_own_fence(world: World)
     assert await world.list_dead() == [armed[4][0]]
 
 
+async def test_first_and_second_attempts_succeed_in_one_batch_with_others(world: World) -> None:
+    lease = await world.own_all()
+    jobs = [await world.register(world.now_us, f"job {place}") for place in range(4)]
+    armed = [await world.arm(lease, job, world.now_us) for job in jobs]
+    (again, token), first, failing, accepted = armed
+    failed = world.settled(again, token, RunState.RETRYING, retry_at_us=world.now_us, error="no")
+    await world.runs.settle([failed])
+    second = ClaimedRetry(again, world.now_us, world.token())
+    await world.timers.arm_retries(lease, [second])
+    await world.runs.settle([world.settled(*accepted, RunState.RUNNING, http_status=202)])
+    settled = [
+        world.settled(again, second.token, RunState.SUCCEEDED, http_status=201),
+        world.settled(*first, RunState.SUCCEEDED, http_status=200),
+        world.settled(*failing, RunState.RETRYING, retry_at_us=world.now_us),
+        world.settled(*accepted, RunState.SUCCEEDED),
+    ]
+    assert await world.runs.settle(settled) == set()
+    runs = [(await world.history.get_run(world.caller, key))[0] for key, _ in armed]
+    assert [(run.state, run.attempt, run.http_status) for run in runs] == [
+        (RunState.SUCCEEDED, 2, 201),
+        (RunState.SUCCEEDED, 1, 200),
+        (RunState.RETRYING, 1, None),
+        (RunState.SUCCEEDED, 1, None),
+    ]
+    assert [run.error for run in runs] == [None] * 4
+    waiting = (await world.timers.load(ALL, world.now_us + MINUTE_US)).retries
+    assert [retry.key for retry in waiting] == [failing[0]]
+
+
 async def test_an_attempt_that_never_reached_a_socket_has_no_start(world: World) -> None:
     job = await world.register(world.now_us)
     lease = await world.own_all()

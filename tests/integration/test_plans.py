@@ -209,8 +209,32 @@ async def test_settle_looks_every_run_up_by_its_key(shard: Connection) -> None:
     check(plan, BATCH)
 
 
+async def test_successes_look_every_run_up_by_its_key(shard: Connection) -> None:
+    jobs = await hot_jobs(shard)
+    plan = await explain(
+        shard,
+        "settle_successes",
+        [job_id for job_id, _ in jobs],
+        [1] * BATCH,
+        *(list(range(1, BATCH + 1)), list(range(1, BATCH + 1))),
+        [due_us - 10 * MINUTE_US for _, due_us in jobs],
+        *([DUE_US] * BATCH, [DUE_US] * BATCH, [0] * BATCH, [200] * BATCH),
+    )
+    check(plan, BATCH)
+
+
 @pytest.mark.parametrize(
-    "name", ["arm", "arm_missed", "arm_retries", "adopt", "recheck", "settle", "note_stale"]
+    "name",
+    [
+        "arm",
+        "arm_missed",
+        "arm_retries",
+        "adopt",
+        "recheck",
+        "settle",
+        "settle_successes",
+        "note_stale",
+    ],
 )
 async def test_what_is_planned_while_all_is_empty_looks_up_by_key_too(
     database: str, name: str

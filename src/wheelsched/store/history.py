@@ -112,7 +112,7 @@ class PostgresHistory:
 
     async def answer(self, caller: Caller, settled: Settled) -> bool:
         async with self._database.tenant(caller) as connection:
-            if await settle(connection, [settled]) == []:
+            if not await settle(connection, [settled]):
                 await hint(connection, settled.key.job_id)
                 return True
             if await note_stale(connection, [settled]):

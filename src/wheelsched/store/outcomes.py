@@ -6,7 +6,9 @@ Invariant: an outcome changes its run only while the run is live and has the out
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from wheelsched.core.model import RunKey
+import asyncpg
+
+from wheelsched.core.model import RunKey, RunState
 from wheelsched.core.storable import storable_status, storable_text
 from wheelsched.ports import Ending, Settled
 from wheelsched.store.connection import Connection
@@ -54,8 +56,40 @@ def in_turns(settled: Sequence[Settled]) -> Iterator[Sequence[Settled]]:
         settled = later
 
 
-async def settle(connection: Connection, settled: Sequence[Settled]) -> list[Settled]:
-    """Writes outcomes, and gives those that changed nothing."""
+async def settle(connection: Connection, settled: Sequence[Settled]) -> Sequence[Settled]:
+    """Writes outcomes, no run of which is there twice, and gives those that changed nothing."""
+    succeeded = [outcome for outcome in settled if outcome.ending.state is RunState.SUCCEEDED]
+    others: Sequence[Settled] = ()
+    if len(succeeded) < len(settled):
+        others = [outcome for outcome in settled if outcome.ending.state is not RunState.SUCCEEDED]
+    if succeeded:
+        others = [*others, *await _settle_successes(connection, succeeded)]
+    return await _settle_others(connection, others) if others else ()
+
+
+async def _settle_successes(
+    connection: Connection, settled: Sequence[Settled]
+) -> Sequence[Settled]:
+    """Writes that first attempts have succeeded, and gives what was none, or changed nothing."""
+    stretches = in_stretches(settled)
+    endings = [stretch.ending for stretch in stretches]
+    row = await connection.fetchrow(
+        QUERIES["settle_successes"],
+        [outcome.key.job_id for outcome in settled],
+        [outcome.token for outcome in settled],
+        [stretch.first for stretch in stretches],
+        [stretch.last for stretch in stretches],
+        [stretch.due_us for stretch in stretches],
+        [ending.started_at_us for ending in endings],
+        [ending.finished_at_us for ending in endings],
+        [ending.lateness_us for ending in endings],
+        [storable_status(ending.http_status) for ending in endings],
+    )
+    return _unchanged(row, settled)
+
+
+async def _settle_others(connection: Connection, settled: Sequence[Settled]) -> Sequence[Settled]:
+    """Writes any outcomes, and gives those that changed nothing."""
     stretches = in_stretches(settled)
     endings = [stretch.ending for stretch in stretches]
     row = await connection.fetchrow(
@@ -74,9 +108,13 @@ async def settle(connection: Connection, settled: Sequence[Settled]) -> list[Set
         [ending.retry_at_us for ending in endings],
         [ending.skip_reason for ending in endings],
     )
+    return _unchanged(row, settled)
+
+
+def _unchanged(row: asyncpg.Record | None, settled: Sequence[Settled]) -> Sequence[Settled]:
     assert row
     if row["changed"] == len(settled):
-        return []
+        return ()
     changed = set(row["positions"] or ())
     return [outcome for position, outcome in enumerate(settled, 1) if position not in changed]
 
