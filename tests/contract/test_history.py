@@ -10,7 +10,7 @@ from wheelsched.core.duration import DAY
 from wheelsched.core.model import Job, Lane, RunKey, RunState, Trigger, requested_due_us
 from wheelsched.core.outcome import Failed
 from wheelsched.errors import JobNotFound, RunNotFound, RunNotLive
-from wheelsched.ports import ClaimedRetry, DeadFilter, Lease, RequestedRun, Retry
+from wheelsched.ports import Adoption, ClaimedRetry, DeadFilter, Lease, RequestedRun, Retry
 
 
 async def die(world: World, lease: Lease, job: Job, due_us: int) -> RunKey:
@@ -257,3 +257,24 @@ async def test_heartbeats_carry_the_token(world: World) -> None:
     assert checked.heartbeat_at_us is not None
     await world.runs.settle([world.settled(key, token, RunState.SUCCEEDED)])
     assert not await world.history.heartbeat(world.caller, key, token)
+
+
+async def test_a_heartbeat_says_nothing_of_the_next_attempt(world: World) -> None:
+    """Else its worker, which has just begun, would seem to have been silent for long."""
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    await world.runs.settle([world.settled(key, token, RunState.RUNNING, http_status=202)])
+    assert await world.history.heartbeat(world.caller, key, token)
+    await world.runs.settle(
+        [world.settled(key, token, RunState.RETRYING, retry_at_us=world.now_us)]
+    )
+    again = ClaimedRetry(key, world.now_us, world.token())
+    await world.timers.arm_retries(lease, [again])
+    (checked,) = await world.runs.recheck([key])
+    assert checked.heartbeat_at_us is None
+    assert await world.history.heartbeat(world.caller, key, again.token)
+    adoption = Adoption(key, again.token, world.token())
+    assert await world.runs.adopt(lease, [adoption]) == set()
+    (checked,) = await world.runs.recheck([key])
+    assert checked.heartbeat_at_us is None

@@ -49,7 +49,7 @@ class Checked(Struct, frozen=True, kw_only=True):
 
     run: Run
     version: int | None  # of its job; None when that is gone
-    heartbeat_at_us: int | None
+    heartbeat_at_us: int | None  # the latest of the attempt in hand
 
 
 class RunStore(Protocol):

@@ -67,6 +67,7 @@ class MemoryRuns:
                 lost.add(adoption.key)
                 continue
             row.run = replace(row.run, shard=lease.shard_id, token=adoption.token)
+            row.heartbeat_at_us = None
         return lost
 
     async def recheck(self, keys: Collection[RunKey]) -> list[Checked]:

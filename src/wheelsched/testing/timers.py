@@ -86,6 +86,7 @@ class MemoryTimers:
                 token=retry.token,
                 armed_at_us=self._tables.now_us(),
             )
+            row.heartbeat_at_us = None  # it was of the attempt before
             self._tables.retries[retry.key] = None
             won.append(row.run)
         return won

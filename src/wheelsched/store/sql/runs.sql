@@ -40,7 +40,7 @@ WITH fence AS MATERIALIZED (
     FROM fence, unnest($3::uuid[], $4::timestamptz[], $5::bigint[], $6::bigint[])
         AS run (job_id, due_at, old_token, token)
 ), adopted AS (
-    UPDATE runs SET shard = $1, token = given.token
+    UPDATE runs SET shard = $1, token = given.token, heartbeat_at = NULL
     FROM given
     WHERE array_position(given.owned, runs.partition) IS NOT NULL  -- no way to look it up
       AND runs.job_id = given.job_id

@@ -140,7 +140,8 @@ WITH fence AS MATERIALIZED (
         AS retry (job_id, due_at, retry_at, token)
 ), armed AS (
     UPDATE runs
-    SET state = 'armed', shard = $1, token = given.token, armed_at = clock_timestamp()
+    SET state = 'armed', shard = $1, token = given.token, armed_at = clock_timestamp(),
+        heartbeat_at = NULL  -- it was of the attempt before
     FROM given
     WHERE runs.job_id = given.job_id
       AND runs.due_at = given.due_at
