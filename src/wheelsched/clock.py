@@ -128,9 +128,9 @@ class DatabaseClock:
     def __init__(self, inner: "Clock", sample: ClockSample) -> None:
         self._inner = inner
         self._inner_now_ns = inner.now_ns
-        self._estimate = OffsetEstimate(sample.bounds, (sample.bounds,))
+        self._estimate = OffsetEstimate.of(sample.bounds)
         self._alarms: dict[DatabaseAlarm, None] = {}  # in the order in which they were made
-        self._follow(Slew.level(sample.bounds.offset_ns))
+        self._follow(Slew.level(self._estimate.offset_ns))
 
     def now_ns(self) -> int:
         """Unix time in nanoseconds by the database's clock, within `error_us`."""
@@ -151,7 +151,7 @@ class DatabaseClock:
     def error_us(self) -> int:
         """How far the database's clock may be from this one, rounded up."""
         inner_ns = self._inner_now_ns()
-        error_ns = self._estimate.bounds.error_ns(inner_ns) + self._slew.left_ns(inner_ns)
+        error_ns = self._estimate.error_ns(inner_ns) + self._slew.left_ns(inner_ns)
         return -(-error_ns // NS_PER_US)
 
     @property
@@ -166,7 +166,7 @@ class DatabaseClock:
         """
         self._estimate = self._estimate.after(sample)
         inner_ns = self._inner_now_ns()
-        offset_ns = self._estimate.bounds.offset_ns
+        offset_ns = self._estimate.offset_ns
         has_stepped = abs(offset_ns - self._slew.offset_at(inner_ns)) > STEP_NS
         if has_stepped:
             self._follow(Slew.level(offset_ns))

@@ -9,13 +9,16 @@ A round trip tells between what the offset lies: the database read its clock at 
 between. From then on the bounds drift apart. The offset lies within the bounds of *every* sample,
 so what is known is what the latest have in common: of two that were held up, one on its way there
 and one on its way back, both together tell it as well as one that was not. A loop with much to do
-holds up most of them.
+holds up most of them, and on the way back more than on the way there: the middle of what is known
+is off by much then. So what was estimated before stays as long as it is within what is known, and
+moves no further than it must.
 
 A sample that contradicts what is known shows that the database's clock was moved. When it was
 moved a little, the newer sample is right. A large difference is believed only when `STEP_SAMPLES`
 in a row agree on it. One long round trip moves nothing: its bounds hold all that is known.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 NS_PER_US: Final = 1_000
@@ -69,9 +72,14 @@ class Bounds(NamedTuple):
         """The middle: as far from both."""
         return (self.low_ns + self.high_ns) // 2
 
-    def error_ns(self, now_ns: int) -> int:
-        """How far off the middle may be by now."""
-        return (self.high_ns - self.low_ns + 1) // 2 + _drift_ns(now_ns - self.at_ns)
+    def nearest(self, offset_ns: int) -> int:
+        """The offset within them that is nearest to another one."""
+        return min(max(offset_ns, self.low_ns), self.high_ns)
+
+    def error_ns(self, offset_ns: int, now_ns: int) -> int:
+        """How far off an offset within them may be by now."""
+        furthest_ns = max(offset_ns - self.low_ns, self.high_ns - offset_ns)
+        return furthest_ns + _drift_ns(now_ns - self.at_ns)
 
     def grown(self, now_ns: int) -> "Bounds":
         """By now."""
@@ -92,29 +100,29 @@ def _drift_ns(elapsed_ns: int) -> int:
 class OffsetEstimate(NamedTuple):
     """What the latest samples say of the offset."""
 
+    offset_ns: int
     bounds: Bounds  # what all of them have in common
     latest: tuple[Bounds, ...]
     contradicting: tuple[Bounds, ...] = ()  # in a row, far from these, near each other
 
     @staticmethod
-    def of(*told: Bounds) -> "OffsetEstimate | None":
-        """What samples have in common, the latest last; None: nothing."""
-        bounds = told[0]
-        for later in told[1:]:
-            common = bounds.common(later)
-            if common is None:
-                return None
-            bounds = common
-        return OffsetEstimate(bounds, told)
+    def of(told: Bounds) -> "OffsetEstimate":
+        """What one sample says alone."""
+        return OffsetEstimate(told.offset_ns, told, (told,))
+
+    def error_ns(self, now_ns: int) -> int:
+        """How far off it may be by now."""
+        return self.bounds.error_ns(self.offset_ns, now_ns)
 
     def after(self, sample: ClockSample) -> "OffsetEstimate":
         """After a further sample."""
         told = sample.bounds
-        estimate = OffsetEstimate.of(*self.latest[1 - SAMPLES :], told)
-        if estimate is not None:
-            return estimate
-        if abs(told.offset_ns - self.bounds.offset_ns) <= STEP_NS:
-            return OffsetEstimate(told, (told,))
+        latest = (*self.latest[1 - SAMPLES :], told)
+        common = _common(latest)
+        if common is not None:
+            return OffsetEstimate(common.nearest(self.offset_ns), common, latest)
+        if abs(told.offset_ns - self.offset_ns) <= STEP_NS:
+            return OffsetEstimate.of(told)
         return self._contradicted(told)
 
     def _contradicted(self, told: Bounds) -> "OffsetEstimate":
@@ -124,8 +132,19 @@ class OffsetEstimate(NamedTuple):
         row = (*row, told)
         if len(row) < STEP_SAMPLES:
             return self._replace(contradicting=row)
-        best = min(row, key=lambda each: each.error_ns(told.at_ns))
-        return OffsetEstimate(best, (best,))
+        return OffsetEstimate.of(
+            min(row, key=lambda each: each.error_ns(each.offset_ns, told.at_ns))
+        )
+
+
+def _common(told: Sequence[Bounds]) -> Bounds | None:
+    """What samples have in common, the latest last; None: nothing."""
+    bounds: Bounds | None = told[0]
+    for later in told[1:]:
+        if bounds is None:
+            return None
+        bounds = bounds.common(later)
+    return bounds
 
 
 class Slew(NamedTuple):

@@ -30,7 +30,7 @@ log = structlog.get_logger("wheelsched.daemon")
 
 Opened = TypeVar("Opened")
 
-FIRST_SAMPLES: Final = 5  # the one with the least error counts
+FIRST_SAMPLES: Final = 5  # the one with the shortest round trip counts
 RETRY_NS: Final = 1_000_000_000
 NO_USE_WAITING: Final = (
     SchemaTooOld,
@@ -50,10 +50,8 @@ def run_role(role: Coroutine[Any, Any, None]) -> None:
 
 async def open_clock(machine: SystemClock, leases: LeaseStore) -> DatabaseClock:
     """The database's clock, after a few looks at it."""
-    clock = DatabaseClock(machine, await leases.read_clock(machine.now_ns))
-    for _ in range(FIRST_SAMPLES - 1):
-        clock.add_sample(await leases.read_clock(machine.now_ns))
-    return clock
+    samples = [await leases.read_clock(machine.now_ns) for _ in range(FIRST_SAMPLES)]
+    return DatabaseClock(machine, min(samples, key=lambda one: one.received_ns - one.sent_ns))
 
 
 async def awaited(

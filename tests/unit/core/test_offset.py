@@ -29,7 +29,6 @@ def sample(
 
 def estimated(*samples: ClockSample) -> OffsetEstimate:
     estimate = OffsetEstimate.of(samples[0].bounds)
-    assert estimate
     for further in samples[1:]:
         estimate = estimate.after(further)
     return estimate
@@ -37,8 +36,8 @@ def estimated(*samples: ClockSample) -> OffsetEstimate:
 
 def error_ns(estimate: OffsetEstimate) -> int:
     """How far off it says that it may be, at most, if it is not further off than that."""
-    error_ns = estimate.bounds.error_ns(estimate.bounds.at_ns)
-    assert abs(estimate.bounds.offset_ns - OFFSET_NS) <= error_ns
+    error_ns = estimate.error_ns(estimate.bounds.at_ns)
+    assert abs(estimate.offset_ns - OFFSET_NS) <= error_ns
     return error_ns
 
 
@@ -52,8 +51,8 @@ def test_the_error_covers_a_round_trip_spent_on_one_way(there_ns: int, back_ns: 
 
 
 def test_the_error_grows_with_age_by_the_drift() -> None:
-    bounds = sample(0).bounds
-    grown_ns = bounds.error_ns(bounds.at_ns + 90 * SECOND) - bounds.error_ns(bounds.at_ns)
+    estimate, bounds = estimated(sample(0)), sample(0).bounds
+    grown_ns = estimate.error_ns(bounds.at_ns + 90 * SECOND) - estimate.error_ns(bounds.at_ns)
     assert grown_ns == 90 * SECOND // DRIFT_PARTS == 100 * MS
     assert bounds.grown(bounds.at_ns + 90 * SECOND).high_ns == bounds.high_ns + 100 * MS + 1
 
@@ -74,8 +73,8 @@ def test_a_short_round_trip_gives_way_when_it_is_old() -> None:
 def test_two_that_were_held_up_on_different_ways_tell_it_as_well_as_one_that_was_not() -> None:
     there, back = sample(1, there_ns=20 * MS, back_ns=MS), sample(2, there_ns=MS, back_ns=20 * MS)
     assert error_ns(estimated(there)) > 10 * MS
-    assert error_ns(estimated(there, back)) < 2 * MS
-    assert error_ns(estimated(back, there)) < 2 * MS
+    assert error_ns(estimated(there, back)) < 4 * MS
+    assert error_ns(estimated(back, there)) < 4 * MS
 
 
 def drifting(parts: float) -> OffsetEstimate:
@@ -96,22 +95,40 @@ def drifting(parts: float) -> OffsetEstimate:
 
 @pytest.mark.parametrize("direction", [1, -1])
 def test_a_clock_that_drifts_as_fast_as_it_may_stays_within_the_error(direction: int) -> None:
-    bounds = drifting(0.99 * direction / DRIFT_PARTS).bounds
+    estimate = drifting(0.99 * direction / DRIFT_PARTS)
     true_ns = OFFSET_NS + int(99 * SECOND * 0.99 * direction / DRIFT_PARTS)
-    assert abs(bounds.offset_ns - true_ns) <= bounds.error_ns(bounds.at_ns) < 3 * MS
+    off_ns = abs(estimate.offset_ns - true_ns)
+    assert off_ns <= estimate.error_ns(estimate.bounds.at_ns) < 5 * MS
 
 
 @pytest.mark.parametrize("direction", [1, -1])
 def test_one_that_drifts_faster_is_followed_from_close_by(direction: int) -> None:
-    bounds = drifting(2 * direction / DRIFT_PARTS).bounds
+    estimate = drifting(2 * direction / DRIFT_PARTS)
     true_ns = OFFSET_NS + int(99 * SECOND * 2 * direction / DRIFT_PARTS)
     excess_ns = SAMPLES * SECOND // DRIFT_PARTS
-    assert abs(bounds.offset_ns - true_ns) <= bounds.error_ns(bounds.at_ns) + excess_ns
+    off_ns = abs(estimate.offset_ns - true_ns)
+    assert off_ns <= estimate.error_ns(estimate.bounds.at_ns) + excess_ns
 
 
 def test_a_single_long_round_trip_moves_nothing() -> None:
     first, long = sample(1), sample(2, there_ns=30 * SECOND, back_ns=30 * SECOND)
     assert estimated(first, long).bounds == first.bounds.grown(long.received_ns)
+    assert estimated(first, long).offset_ns == first.bounds.offset_ns
+
+
+def test_what_is_held_up_on_the_way_back_again_and_again_moves_nothing() -> None:
+    """On a loop with much to do, that is every sample."""
+    first = sample(1, there_ns=MS // 10, back_ns=MS // 10)
+    held_up = [sample(2 + n / 4, there_ns=MS // 10, back_ns=9 * MS) for n in range(100)]
+    assert abs(estimated(first, *held_up).offset_ns - OFFSET_NS) < MS // 5
+
+
+def test_what_agrees_moves_the_estimate_no_further_than_it_must() -> None:
+    off_by_much = sample(1, there_ns=0, back_ns=20 * MS)
+    close = sample(2, there_ns=MS, back_ns=MS)
+    estimate = estimated(off_by_much, close)
+    assert estimate.offset_ns == close.bounds.low_ns
+    assert estimated(off_by_much, close, sample(3)).offset_ns == estimate.offset_ns
 
 
 def test_a_single_wild_reading_moves_nothing() -> None:
@@ -130,8 +147,8 @@ def test_a_small_move_of_the_databases_clock_is_followed_at_once() -> None:
 def test_a_large_move_is_followed_when_enough_samples_agree_on_it(jump_ns: int) -> None:
     first = sample(1)
     moved = [sample(at_s, offset_ns=OFFSET_NS + jump_ns) for at_s in range(2, 2 + STEP_SAMPLES)]
-    assert estimated(first, *moved[:-1]).bounds == first.bounds
-    assert abs(estimated(first, *moved).bounds.offset_ns - OFFSET_NS - jump_ns) <= 501
+    assert estimated(first, *moved[:-1]).offset_ns == first.bounds.offset_ns
+    assert abs(estimated(first, *moved).offset_ns - OFFSET_NS - jump_ns) <= 501
 
 
 def test_readings_that_contradict_each_other_are_not_believed() -> None:
