@@ -102,8 +102,9 @@ class Recheck:
             log.info("run.withdrawn", **about_run(run.key, run.token))
             self._outlets.withdraw(run)
             return False
-        if check.version is None and state is RunState.ARMED and run.started_us is None:
-            # Deleted, too late to withdraw what was armed, or by an application, which does not.
+        if check.version is None and run.started_us is None:
+            # Deleted, too late to withdraw what was armed or is carried, or by an application,
+            # which does not.
             log.info("run.buried", **about_run(run.key, run.token))
             self._outlets.withdraw(run)
             self._outlets.settle(buried(check.run))
