@@ -91,8 +91,13 @@ def _invented(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator[
 
 
 def _was_asked(story: Story, run: RunRow) -> bool:
-    """Whether somebody has cancelled a run, which was armed ahead: its job may have gone since."""
-    return any(one.verb == "cancel" and one.due_us == run.due_us for one in story.requests)
+    """Whether somebody has cancelled a run that was armed ahead, or has deleted its job, of which a
+    shard that carries a run hears only when it looks for the last time."""
+    return any(
+        one.verb == "delete" or (one.verb == "cancel" and one.due_us == run.due_us)
+        for one in story.requests
+        if one.result != "failed"
+    )
 
 
 def _was_ever_due(story: Story, due_us: int) -> bool:

@@ -305,6 +305,15 @@ def test_a_withdrawn_run_was_due_at_some_time() -> None:
     assert "invented" in check(and_also(paused, run(113, **withdrawn))).names
 
 
+def test_a_run_that_was_carried_is_cancelled_with_its_job() -> None:
+    ended = {"state": "cancelled", "attempt": 1, "finished_at_us": at(91)}
+    deleted = and_also(without(quiet(), 90), request("delete", 85))
+    assert "invented" not in check(and_also(deleted, run(110, **ended))).names
+    assert "invented" in check(and_also(deleted, run(113, **ended))).names
+    paused = and_also(without(quiet(), 90), request("pause", 85))
+    assert "invented" in check(and_also(paused, run(110, **ended))).names
+
+
 def test_a_run_of_a_request_nobody_knows_the_end_of_is_permitted_once() -> None:
     asked = request("trigger", 15, result="unknown")
     made = [run(15, due_us=MANUAL + n, trigger="manual", state="cancelled") for n in range(2)]
