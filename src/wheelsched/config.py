@@ -89,7 +89,7 @@ class DispatchConfig(Struct, frozen=True, kw_only=True):
 
     connections: int = 2_500
     connections_per_host: int = 250  # of one tenant, to one scheme, host and port
-    idle_timeout_ms: int = 15_000
+    idle_timeout_ms: int = 45_000  # less than what balancers wait, mostly a minute
     connect_timeout_ms: int = 5_000  # to look a name up, and then to be connected
     answer_bytes: int = 64 * 1024
     answer_bytes_per_run: int = 256

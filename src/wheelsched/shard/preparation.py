@@ -16,7 +16,7 @@ from wheelsched.shard.armed import ArmedRun, rules_of
 from wheelsched.shard.context import Context
 from wheelsched.shard.reports import Ruling, unprepared
 
-READ_AT_ONCE = 250
+READ_AT_ONCE = 60
 
 
 class Preparation:
