@@ -41,6 +41,7 @@ KEPT: dict[int, str] = {
     405: "a carried run was sent after its application had long cancelled its job",
     10064: "not the product: nobody was there who stayed",
     50015: "a run that an edit took back unheard, and that was armed anew, was sent twice",
+    675: "a retry that was held for a last look stayed armed for ever after it was sent",
     70016: "a heartbeat of the attempt before made a worker seem silent to the next owner",
 }
 

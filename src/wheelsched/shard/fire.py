@@ -126,7 +126,8 @@ class Fire:
         if not run.is_held:
             return
         run.is_held = False
-        if self._context.unfinished.is_live(run.key):  # decided about before it was held
+        live = self._context.unfinished.find(run.key)
+        if live is not None and live.armed is run:  # decided about before it was held
             self._put(Batch(run.route, run.lane, run.priority, run.fire_at_us, [run]))
         else:
             self._enqueue([run])

@@ -9,8 +9,9 @@ from tests.unit.shard.world import World
 from wheelsched.config import LeadConfig, ShardConfig
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import RunKey, RunState, SkipReason, Target
-from wheelsched.core.policy import MisfirePolicy
-from wheelsched.ports import Claim, Lease
+from wheelsched.core.outcome import Failed, Outcome, Succeeded
+from wheelsched.core.policy import MisfirePolicy, RetryPolicy
+from wheelsched.ports import Callback, Claim, Lease, Route
 
 
 async def test_a_pause_reaches_a_run_that_is_armed(world: World) -> None:
@@ -86,3 +87,20 @@ async def test_a_cancelled_run_does_not_fire(world: World) -> None:
     await world.advance(10)
     assert world.times == []
     assert await world.states(job) == [RunState.CANCELLED]
+
+
+async def test_a_retry_that_is_looked_at_once_more_is_armed_no_longer(world: World) -> None:
+    """Else its shard takes it for known for ever, whoever has it meanwhile."""
+    outcomes: list[Outcome] = [Failed(error="busy", http_status=503), Succeeded(http_status=200)]
+
+    async def answer(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        return [outcomes.pop(0)]
+
+    world.handler = answer
+    job = await world.register("+5", retry=RetryPolicy(initial_us=9 * SECOND))
+    shard = world.start()
+    await world.advance(5.1)
+    world.line.is_deaf = True
+    await world.advance(10)
+    assert await world.states(job) == [RunState.SUCCEEDED]
+    assert shard.vitals.runs.armed == 0
