@@ -33,7 +33,10 @@ def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
 
 
 def _early(evidence: Evidence, arrivals: list[Arrival]) -> Iterator[Finding]:
+    """Of a run that has begun, a further attempt is due when the one before has failed."""
     for arrival in arrivals:
+        if arrival.attempt > arrivals[0].attempt:
+            continue
         early_us = evidence.times.instants_us(arrival.due_us)[0] - arrival.at_us
         if early_us > tolerance_us(evidence, arrival.at_us) and not is_unsettled(
             evidence, arrival.at_us

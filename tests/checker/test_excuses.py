@@ -257,6 +257,15 @@ def test_what_was_due_before_the_clock_was_set_back_is_not_early_after() -> None
     assert 30 not in early(history)
 
 
+def test_a_retry_of_what_began_before_a_step_was_noticed_is_not_early() -> None:
+    """Set back at 29.5 s; begun at 30 s by whoever has not noticed, and sent again at 38 s."""
+    back = replace(quiet(), offsets=(Offset(from_us=at(29.5), offset_us=-30 * SECOND),))
+    failed = changed_arrival(back, 30, answer="failed")
+    again = {"at_us": at(38), "answered_us": at(38), "token": token(1, 31)}
+    assert 30 not in early(and_also(failed, arrival(30, attempt=2, **again)))
+    assert 30 in early(and_also(failed, arrival(30, attempt=1, **again)))
+
+
 def test_another_attempt_after_the_clock_was_set_back_is_as_the_first() -> None:
     """At 50 s the clock shows 30 s again, after an edit; at 55 s the run is tried again."""
     back = replace(quiet(), offsets=(Offset(from_us=at(31), offset_us=-20 * SECOND),))
