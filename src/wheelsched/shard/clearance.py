@@ -100,11 +100,17 @@ class Clearance:
         )
 
     def _cancel(self, live: LiveRun) -> None:
-        """Ends a live run in favour of a later one. What its worker still says is not heard."""
+        """Ends a live run in favour of a later one. What its worker still says is not heard, and
+        its next attempt, which may be claimed already, is not sent."""
+        unfinished, token = self._context.unfinished, live.token
         if live.armed is not None:
             live.armed.is_withdrawn = True
-        self._context.unfinished.end(live.key, live.token)
-        self._settle(Ruling(key=live.key, token=live.token, state=RunState.CANCELLED))
+        for run in unfinished.armed_of(live.key.job_id):
+            if run.key == live.key:
+                unfinished.forget([run])
+                token = run.token
+        unfinished.end(live.key, live.token)
+        self._settle(Ruling(key=live.key, token=token, state=RunState.CANCELLED))
 
 
 def _is_in_grace(run: ArmedRun, now_us: int) -> bool:

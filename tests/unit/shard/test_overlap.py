@@ -1,13 +1,17 @@
 """The whole pipeline in virtual time: runs that are due while an earlier one is unfinished."""
 
+from collections.abc import Sequence
+
 import pytest
 from tests.unit.shard.workers import Slow
-from tests.unit.shard.world import World
+from tests.unit.shard.world import START_US, World
 
 from wheelsched.core import overlap
+from wheelsched.core.duration import MINUTE, SECOND
 from wheelsched.core.model import RunKey, RunState, SkipReason, Trigger
-from wheelsched.core.policy import OnOverlap, OverlapPolicy
-from wheelsched.ports import RequestedRun
+from wheelsched.core.outcome import Failed, Outcome, Succeeded
+from wheelsched.core.policy import OnOverlap, OverlapPolicy, RetryPolicy
+from wheelsched.ports import Callback, RequestedRun, Route
 
 
 async def test_overlap_skip_never_has_two(world: World) -> None:
@@ -38,6 +42,25 @@ async def test_overlap_cancel_ends_the_older_run(world: World) -> None:
     await world.advance(13)
     assert world.times == [pytest.approx(at, abs=0.1) for at in (5, 10)]
     assert (await world.states(job))[0] is RunState.CANCELLED
+
+
+@pytest.mark.parametrize("wait_s", [10.5, 14.0])  # armed already when its job is due again, or not
+async def test_overlap_cancel_ends_a_run_that_waits_for_its_next_attempt(
+    world: World, wait_s: float
+) -> None:
+    async def answer(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        if callbacks[0].key.due_us == START_US + 10 * SECOND:
+            return [Failed(error="busy", retry_after_us=int(wait_s * SECOND))]
+        await world.clock.sleep(3 * SECOND * 1_000)
+        return [Succeeded(http_status=200)]
+
+    world.handler = answer
+    cancel = OverlapPolicy(policy=OnOverlap.CANCEL)
+    job = await world.register("every 10s", overlap=cancel, retry=RetryPolicy(max_us=MINUTE))
+    world.start()
+    await world.advance(28)
+    assert world.times == [pytest.approx(at, abs=0.1) for at in (10, 20)]
+    assert (await world.states(job))[:2] == [RunState.CANCELLED, RunState.SUCCEEDED]
 
 
 async def test_overlap_allow_runs_them_beside_each_other(world: World) -> None:
