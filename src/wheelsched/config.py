@@ -41,7 +41,7 @@ class ProbeConfig(Struct, frozen=True, kw_only=True):
 class LeadConfig(Struct, frozen=True, kw_only=True):
     """How far ahead of their time runs are armed."""
 
-    least_us: int = 2 * SECOND
+    least_us: int = 4 * SECOND
     headroom: float = 4.0  # a crowd is begun so many times earlier than arming it should take
     haste: float = 2.0  # with less than this of it left, arming rests no more
     first_rate: float = 2_000.0  # runs a second, until the first batches have been measured

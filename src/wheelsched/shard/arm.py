@@ -126,7 +126,7 @@ class Arm:
         self._batches.add(batch)
         batch.add_done_callback(self._batches.discard)
         if self._chunks and (self._lead.is_hasty or self._chunks[0][0] <= now_us + self._urgent_us):
-            is_behind = self._chunks[0][0] <= now_us + self._urgent_us // 2
+            is_behind = self._chunks[0][0] <= now_us + self._urgent_us * 3 // 4
             while len(self._batches) >= (BEHIND_AT_ONCE if is_behind else AT_ONCE):
                 await asyncio.wait(self._batches, return_when=asyncio.FIRST_COMPLETED)
             return

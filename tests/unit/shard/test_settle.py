@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from tests.unit.shard.world import World
 
-from wheelsched.config import BreakerConfig, FairnessConfig, ShardConfig
+from wheelsched.config import BreakerConfig, FairnessConfig, LeadConfig, ShardConfig
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import FINAL_STATES, JobState, RunKey, RunState, SkipReason
 from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
@@ -44,7 +44,7 @@ async def test_each_run_of_a_request_ends_by_its_own_outcome(world: World) -> No
     world.handler = answer
     retry = RetryPolicy(max_attempts=2, initial_us=30_000_000)
     registered = await world.register_many(["+5"] * len(ENDINGS), batch=100, retry=retry)
-    shard = world.start()
+    shard = world.start(config=ShardConfig(lead=LeadConfig(least_us=SECOND // 4)))
     await world.advance(5.5)
     (sent,) = world.dispatcher.sent
     order = [callback.key.job_id for callback in sent.callbacks]
