@@ -33,8 +33,16 @@ class ClockReadings:
         self._reading: asyncio.Task[None] | None = None
 
     async def refresh(self) -> None:
-        """Return when the last reading is fresh; a `StoreError` when there is none to be had."""
-        if self._machine.now_ns() >= self._fresh_until_ns:
+        """Return when the last reading is fresh; a `StoreError` when there is none to be had.
+
+        A reading that was under way may be of before: then there is another.
+        """
+        came_ns = self._machine.now_ns()
+        if came_ns < self._fresh_until_ns:
+            return
+        is_joined = self._is_reading
+        await self._wait()
+        if is_joined and came_ns >= self._fresh_until_ns:
             await self._wait()
 
     async def keep_up(self) -> None:
@@ -49,6 +57,10 @@ class ClockReadings:
     def close(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
+
+    @property
+    def _is_reading(self) -> bool:
+        return self._reading is not None and not self._reading.done()
 
     async def _wait(self) -> None:
         if self._reading is None or self._reading.done():

@@ -138,6 +138,27 @@ async def test_those_who_come_meanwhile_wait_for_the_same_reading(world: World) 
     assert world.leases.readings == 1
 
 
+async def test_who_joins_a_reading_of_before_has_another(world: World) -> None:
+    """It was sent, and the database may have looked at its clock, before that was set back."""
+    read_clock = world.leases.read_clock
+
+    async def read_slowly(now_ns: Callable[[], int]) -> ClockSample:
+        sample = await read_clock(now_ns)
+        await world.machine.sleep(4 * FRESH_NS)
+        return sample._replace(received_ns=now_ns())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.leases, "read_clock", read_slowly)
+        first = asyncio.create_task(world.readings.refresh())
+        await world.machine.advance(2 * FRESH_NS)
+        world.leases.offset_us -= STEP_US
+        second = asyncio.create_task(world.readings.refresh())
+        await world.machine.advance(2 * FRESH_NS)
+    await world.machine.advance(20 * FRESH_NS)
+    await asyncio.gather(first, second)
+    assert world.error_us == 0
+
+
 async def test_who_goes_away_takes_the_reading_from_nobody(world: World) -> None:
     first, second = await begin_waiting(world)
     first.cancel()
