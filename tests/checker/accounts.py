@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.checker.excuses import is_doubtful
+from tests.checker.excuses import is_doubtful, tolerance_us
 from tests.checker.findings import Evidence, Finding
 from tests.checker.oracle import due_times
 from tests.checker.records import FINAL, RunRow
@@ -83,21 +83,28 @@ def _invented(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator[
                 continue
             if (
                 run.state == "cancelled"
-                and _was_asked(story, run)
+                and _was_asked(evidence, story, run)
                 and _was_ever_due(story, run.due_us)
             ):
                 continue
             yield Finding("invented", run.job, run.due_us, f"{run.state} {run.skip_reason}")
 
 
-def _was_asked(story: Story, run: RunRow) -> bool:
-    """Whether somebody has cancelled a run that was armed ahead, or has deleted its job, of which a
-    shard that carries a run hears only when it looks for the last time."""
+def _was_asked(evidence: Evidence, story: Story, run: RunRow) -> bool:
+    """Whether somebody has cancelled a run that was armed ahead, or deleted its job after that, of
+    which a shard that carries a run hears only when it looks for the last time."""
     return any(
-        one.verb == "delete" or (one.verb == "cancel" and one.due_us == run.due_us)
+        (one.verb == "cancel" and one.due_us == run.due_us)
+        or (one.verb == "delete" and _is_armed_by(evidence, run, one.answered_us))
         for one in story.requests
         if one.result != "failed"
     )
+
+
+def _is_armed_by(evidence: Evidence, run: RunRow, at_us: int) -> bool:
+    if run.armed_at_us is None:
+        return False
+    return evidence.times.instants_us(run.armed_at_us)[0] <= at_us + tolerance_us(evidence, at_us)
 
 
 def _was_ever_due(story: Story, due_us: int) -> bool:

@@ -308,8 +308,10 @@ def test_a_withdrawn_run_was_due_at_some_time() -> None:
 def test_a_run_that_was_carried_is_cancelled_with_its_job() -> None:
     ended = {"state": "cancelled", "attempt": 1, "finished_at_us": at(91)}
     deleted = and_also(without(quiet(), 90), request("delete", 85))
-    assert "invented" not in check(and_also(deleted, run(110, **ended))).names
-    assert "invented" in check(and_also(deleted, run(113, **ended))).names
+    armed = {"armed_at_us": at(84)}
+    assert "invented" not in check(and_also(deleted, run(110, **ended, **armed))).names
+    assert "invented" in check(and_also(deleted, run(110, **ended))).names  # armed after that
+    assert "invented" in check(and_also(deleted, run(113, **ended, **armed))).names
     paused = and_also(without(quiet(), 90), request("pause", 85))
     assert "invented" in check(and_also(paused, run(110, **ended))).names
 
