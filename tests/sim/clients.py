@@ -27,7 +27,7 @@ from wheelsched.core.policy import (
 )
 from wheelsched.core.registration import parse
 from wheelsched.errors import StoreError
-from wheelsched.ports import Acknowledged, Caller, Registration, Tenant
+from wheelsched.ports import Acknowledged, Caller, Deleted, Registration, Tenant
 from wheelsched.testing.tables import MemoryTables
 
 MS = 1_000_000
@@ -322,6 +322,6 @@ class Clients:
 
 
 def _too_late(answer: object) -> tuple[int, ...]:
-    if isinstance(answer, Acknowledged):
+    if isinstance(answer, Acknowledged | Deleted):
         return tuple(key.due_us for key in answer.too_late)
     return ()

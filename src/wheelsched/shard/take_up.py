@@ -92,7 +92,7 @@ class TakeUp:
             lost = await self._take_up_runs(await self._read(keys))
             await self._take_up_runs(await self._read(lost))
 
-    async def _read(self, keys: Sequence[RunKey]) -> list[Run]:
+    async def _read(self, keys: Sequence[RunKey], *, even_if_known: bool = False) -> list[Run]:
         """Those of the runs that are unfinished, ours, and unknown here."""
         context = self._context
         checked: list[Checked] = []
@@ -106,7 +106,7 @@ class TakeUp:
             for check in checked
             if check.run.state in UNFINISHED_STATES
             and context.tenure.holds(partition_of(check.run.job_id))
-            and not context.unfinished.knows(check.run.key)
+            and (even_if_known or not context.unfinished.knows(check.run.key))
         ]
         return sorted(runs, key=lambda run: (run.job_id.int, run.due_us))
 
@@ -189,7 +189,9 @@ class TakeUp:
             if isinstance(run, Ruling):
                 self._outlets.settle(run)
                 continue
-            if not run.is_first:
+            if run.is_first:  # decided about anew: who carried it until now does so no more
+                self._context.unfinished.end(run.key)
+            else:
                 self._context.unfinished.revive(run.key, run.token)
             self._outlets.fire(run)
 
@@ -204,12 +206,10 @@ class TakeUp:
         jobs = await self._preparation.read_jobs({run.job_id for run in runs})
         by_id = {job.job_id: job for job in jobs}
         for run in runs:
-            if run.job_id in by_id:
-                self._context.unfinished.end(run.key)
-            else:
+            if run.job_id not in by_id:
                 self._bury(run)
         carried = [(by_id[run.job_id], run) for run in runs if run.job_id in by_id]
-        lost = await self._adopt(carried)
-        going_on = await self._read(sorted(lost))
+        lost = await self._adopt(carried)  # it is live meanwhile
+        going_on = await self._read(sorted(lost), even_if_known=True)
         await self._take_up_runs(going_on)
         return lost - {run.key for run in going_on}

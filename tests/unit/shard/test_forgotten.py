@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 from tests.unit.shard.workers import Failing, Slow, accepting
-from tests.unit.shard.world import World
+from tests.unit.shard.world import START_US, World
 
 from wheelsched.config import LeadConfig, ShardConfig
 from wheelsched.core.duration import SECOND
@@ -82,6 +82,34 @@ async def test_a_carried_run_is_adopted_though_the_answer_to_that_is_lost(
     states = await world.states(job)
     assert states[0] is RunState.SUCCEEDED
     assert states[-3:] == [RunState.SUCCEEDED] * 3
+
+
+async def test_a_carried_run_is_live_while_it_is_adopted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The adoption takes so long that its job is due again meanwhile."""
+    await world.register("*/5 * * * * *", overlap=SKIP)
+    world.handler = Slow(world, 10_000)
+    adopt = world.store.runs.adopt
+
+    async def adopt_slowly(lease: Lease, adoptions: Sequence[Adoption]) -> set[RunKey]:
+        await world.clock.sleep(6 * SECOND * 1_000)
+        return await adopt(lease, adoptions)
+
+    config = ShardConfig(lead=LeadConfig(least_us=SECOND))
+    world.start("a", config)
+    await world.advance(5.2)
+    world.start("b", config)
+    await world.advance(0.5)
+    world.shards["a"][0].stop()
+    await world.advance(1)
+    monkeypatch.setattr(world.store.runs, "adopt", adopt_slowly)
+    await world.kill("a")
+    world.handler = Slow(world, 30)
+    world.arrived.clear()
+    await world.advance(40)
+    assert [callback.key.due_us for _, callback in world.arrived][:1] == [START_US + 5 * SECOND]
+    assert len([at_s for at_s in world.times if at_s < world.times[0] + 29]) == 1
 
 
 async def test_a_run_that_its_dead_shard_still_settled_goes_on_where_that_left_it(
