@@ -20,6 +20,7 @@ from wheelsched.api.replays import Replays, digest_of, read_key, seed_of
 from wheelsched.api.surroundings import Surroundings
 from wheelsched.config import ApiConfig
 from wheelsched.ports import KeyedRequest
+from wheelsched.wire.tenant import Scope
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -58,7 +59,8 @@ class Service:
         query = read_query(request, operation.query)
         body = await read_body(request, operation, self._config)
         key = read_key(request) if request.method == hdrs.METH_POST else None
-        if key is None and request.method != hdrs.METH_GET:  # by its key, the store knows its time
+        may_write = request.method != hdrs.METH_GET and operation.scope is not Scope.READ
+        if key is None and may_write:  # by its key, the store knows its time
             await self._surroundings.refresh_now()
         call = self._call(operation, request, access, query, body)
         if key is None:

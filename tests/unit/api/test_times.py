@@ -96,6 +96,7 @@ async def test_what_only_reads_needs_no_reading_and_what_writes_needs_a_fresh_on
     database: Database,
 ) -> None:
     await database.api.get("/jobs")
+    await database.api.post("/preview", document())
     assert database.readings == 0
     job = await database.api.create()
     await database.api.post(f"/jobs/{job['job_id']}/pause")
