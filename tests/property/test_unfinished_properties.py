@@ -23,6 +23,7 @@ class Runs(RuleBasedStateMachine):
         self.unfinished = Unfinished()
         self.armed: dict[RunKey, ArmedRun] = {}
         self.live: dict[RunKey, ArmedRun | None] = {}  # with the attempt that is under way
+        self.waiting: set[RunKey] = set()  # of those that are armed
 
     @rule(key=keys)
     def arm(self, key: RunKey) -> None:
@@ -31,15 +32,33 @@ class Runs(RuleBasedStateMachine):
             self.unfinished.arm(run)
             self.armed[key] = run
 
+            self.waiting.discard(key)  # with one that was armed before
+
     @rule(key=keys)
     def disarm(self, key: RunKey) -> None:
-        if (run := self.armed.pop(key, None)) is not None:
+        if key not in self.waiting and (run := self.armed.pop(key, None)) is not None:
             assert self.unfinished.disarm(run)
             assert not self.unfinished.disarm(run)
 
     @rule(key=keys)
+    def forget(self, key: RunKey) -> None:
+        if (run := self.armed.pop(key, None)) is not None:
+            self.waiting.discard(key)
+            self.unfinished.forget([run])
+            assert run.is_withdrawn
+
+    @rule(key=keys)
+    def wait(self, key: RunKey) -> None:
+        if key in self.armed and key not in self.waiting:
+            self.unfinished.wait(self.armed[key])
+            self.waiting.add(key)
+
+    @rule(key=keys)
     def begin(self, key: RunKey) -> None:
         if (run := self.armed.pop(key, None)) is not None:
+            if key in self.waiting:
+                self.waiting.remove(key)
+                self.unfinished.take_waiting(run)
             self.unfinished.begin(run)
             self.live[key] = run
 
@@ -54,6 +73,8 @@ class Runs(RuleBasedStateMachine):
     @rule(key=keys)
     def end_alone(self, key: RunKey) -> None:
         run = self.live.get(key)
+        if run is not None:
+            assert not self.unfinished.end_alone(key, run.token + 1)
         if run is not None and self.unfinished.end_alone(key, run.token):
             assert self._of(key.job_id) == {key}
             del self.live[key]
@@ -85,7 +106,10 @@ class Runs(RuleBasedStateMachine):
         for job_id in JOBS:
             live = {key for key in self.live if key.job_id == job_id}
             assert {run.key for run in unfinished.armed_of(job_id)} == self._of(job_id) - live
-            assert unfinished.is_idle(job_id) == (not live)
+            waiting = sorted(key for key in self.waiting if key.job_id == job_id)
+            first = unfinished.first_waiting(job_id)
+            assert (first and first.key) == (waiting[0] if waiting else None)
+            assert unfinished.is_idle(job_id) == (not live and not waiting)
             assert unfinished.has_any(job_id) == bool(self._of(job_id))
 
     @rule(job_id=st.sampled_from(JOBS))
