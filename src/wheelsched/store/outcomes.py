@@ -75,11 +75,7 @@ async def _settle_successes(
     endings = [stretch.ending for stretch in stretches]
     row = await connection.fetchrow(
         QUERIES["settle_successes"],
-        [outcome.key.job_id for outcome in settled],
-        [outcome.token for outcome in settled],
-        [stretch.first for stretch in stretches],
-        [stretch.last for stretch in stretches],
-        [stretch.due_us for stretch in stretches],
+        *_named(settled, stretches),
         [ending.started_at_us for ending in endings],
         [ending.finished_at_us for ending in endings],
         [ending.lateness_us for ending in endings],
@@ -94,11 +90,7 @@ async def _settle_others(connection: Connection, settled: Sequence[Settled]) -> 
     endings = [stretch.ending for stretch in stretches]
     row = await connection.fetchrow(
         QUERIES["settle"],
-        [outcome.key.job_id for outcome in settled],
-        [outcome.token for outcome in settled],
-        [stretch.first for stretch in stretches],
-        [stretch.last for stretch in stretches],
-        [stretch.due_us for stretch in stretches],
+        *_named(settled, stretches),
         [ending.state for ending in endings],
         [ending.started_at_us for ending in endings],
         [ending.finished_at_us for ending in endings],
@@ -109,6 +101,17 @@ async def _settle_others(connection: Connection, settled: Sequence[Settled]) -> 
         [ending.skip_reason for ending in endings],
     )
     return _unchanged(row, settled)
+
+
+def _named(settled: Sequence[Settled], stretches: Sequence[Stretch]) -> tuple[list[object], ...]:
+    """Which runs the outcomes are of, and which of them each stretch has."""
+    return (
+        [outcome.key.job_id for outcome in settled],
+        [outcome.token for outcome in settled],
+        [stretch.first for stretch in stretches],
+        [stretch.last for stretch in stretches],
+        [stretch.due_us for stretch in stretches],
+    )
 
 
 def _unchanged(row: asyncpg.Record | None, settled: Sequence[Settled]) -> Sequence[Settled]:
