@@ -1,8 +1,9 @@
 """A million runs without a fault: whatever is wrong with one of them is the product's own doing.
 
 For eight minutes: recurring jobs, each at a millisecond of its own; batches on every second; a
-crowd on every tenth second; and once a larger crowd of one-offs, which are a tenth of everything.
-Each job has its end, so that it is known before how many runs there are.
+crowd on every tenth second; and ten crowds of one-offs, which are a tenth of everything. A crowd is
+as large as a worker that syncs its log takes in a second. Each job has its end, so that it is known
+before how many runs there are.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ BULK = 5_000
 GRACE_US = 3_600 * SECOND_US  # on a slow machine it is late, and not left out
 READY_S = 10  # to load what was registered, and to arm it in time
 PERIOD_S = 10
+ONCE_CROWDS = 10
 
 
 class Kind(NamedTuple):
@@ -68,8 +70,9 @@ def _definition(kind: Kind, number: int, start_us: int, url: str) -> Definition:
     overlap = "skip" if kind is STEADY and number % 10 == 0 else "allow"
     cron = "*/10 * * * * *" if kind is CROWD else f"{number % 10}-59/10 * * * * *"
     schedule = Schedule(kind="cron", cron=cron, start_us=start_us, end_us=end_us)
-    if kind is ONCE:
-        schedule = Schedule(kind="at", at_us=start_us)
+    if kind is ONCE:  # each crowd halfway between two others
+        after_s = number % ONCE_CROWDS * PERIOD_S + PERIOD_S // 2
+        schedule = Schedule(kind="at", at_us=start_us + after_s * SECOND_US)
     elif kind is STEADY:
         own_us = start_us + number * SECOND_US // kind.jobs // MS * MS
         every = {"every_us": SECOND_US, "anchor_us": own_us, "start_us": own_us}
