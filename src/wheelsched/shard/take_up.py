@@ -120,6 +120,8 @@ class TakeUp:
             match run.state:
                 case RunState.RETRYING:
                     self._take_up_retry(run)
+                case RunState.RUNNING if job is None and self._is_carried(run):
+                    pass  # it may be sent any moment; if its carrier dies, a later look finds it
                 case RunState.RUNNING if job is not None and not self._is_forgotten(run):
                     self._take_up_running(job, run)
                 case RunState.ARMED | RunState.RUNNING if job is not None:
@@ -134,6 +136,14 @@ class TakeUp:
     def _is_forgotten(self, run: Run) -> bool:
         """Whether it is ours to bring to its end by the database, and nobody here does."""
         return run.http_status != ACCEPTED and run.shard == self._context.tenure.shard_id
+
+    def _is_carried(self, run: Run) -> bool:
+        """Whether another shard that lives brings it to its end."""
+        return (
+            run.http_status != ACCEPTED
+            and run.shard != self._context.tenure.shard_id
+            and run.shard in self._context.tenure.seen
+        )
 
     def _bury(self, run: Run) -> None:
         """A run whose job was deleted, too late to keep it from being sent: nobody sends it now."""

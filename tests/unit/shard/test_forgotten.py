@@ -112,6 +112,27 @@ async def test_a_carried_run_is_live_while_it_is_adopted(
     assert len([at_s for at_s in world.times if at_s < world.times[0] + 29]) == 1
 
 
+async def test_a_carried_run_of_a_deleted_job_is_left_to_its_carrier(world: World) -> None:
+    """It was deleted too late for the run, which is about to be sent: nobody else ends it."""
+    job = await world.register("+6")
+    key = RunKey(job.job_id, START_US + 6 * SECOND)
+    world.start("a")
+    await world.advance(5.2)
+    world.start("b")
+    await world.advance(0.1)
+    world.shards["a"][0].stop()
+    await world.advance(0.1)
+    (run,) = await world.runs(job)
+    assert run.state is RunState.RUNNING
+    assert (await world.store.jobs.delete(world.caller, job.job_id)).too_late == (key,)
+    await world.advance(0.5)
+    assert world.arrived == []
+    assert world.store._tables.runs[key].run.state is RunState.RUNNING
+    await world.advance(5)
+    assert world.times == [pytest.approx(6, abs=0.01)]
+    assert world.store._tables.runs[key].run.state is RunState.SUCCEEDED
+
+
 async def test_a_run_that_its_dead_shard_still_settled_goes_on_where_that_left_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
