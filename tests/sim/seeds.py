@@ -41,6 +41,7 @@ KEPT: dict[int, str] = {
     405: "a carried run was sent after its application had long cancelled its job",
     885: "not the product: a retry of what had begun before the clock was set back was early",
     1060: "a carried run of a deleted job was ended by the next owner, and sent by its carrier",
+    1391: "a retry was carried, cancelled by the next owner, and sent",
     1741: "not the product: the client did not note what its deletion came too late for",
     10064: "not the product: nobody was there who stayed",
     50015: "a run that an edit took back unheard, and that was armed anew, was sent twice",

@@ -62,7 +62,9 @@ class HandOver:
         """Forgets what is armed for these partitions, except what is carried to its end.
 
         That is what was sent, and what is due by `until_us` with nothing of its job in its way.
-        What is sent meanwhile was armed when this began: it is met as one or the other.
+        What is sent meanwhile was armed when this began: it is met as one or the other. A further
+        attempt is its next owner's, who may cancel its run in favour of a later one before it is
+        sent: nobody told this shard.
         """
         carried: dict[RunKey, ArmedRun] = {}
         async for job_ids in in_portions(self._context.clock, self._context.unfinished.job_ids()):
@@ -77,7 +79,7 @@ class HandOver:
         for run in unfinished.armed_of(job_id):
             if run.key in carried:
                 continue  # the job was looked at before
-            if run.fire_at_us <= until_us and (is_clear or not run.is_first):
+            if run.is_first and is_clear and run.fire_at_us <= until_us:
                 is_clear = False  # overlap decides about the next
                 carried[run.key] = run
             else:
