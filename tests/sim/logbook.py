@@ -6,6 +6,7 @@ from uuid import UUID
 from msgspec.structs import replace
 from tests.checker.records import (
     Arrival,
+    ClockError,
     Ending,
     Fault,
     History,
@@ -22,6 +23,8 @@ from wheelsched.core.model import Draft, Job, Run
 from wheelsched.core.partition import PARTITIONS, partition_of
 from wheelsched.testing.tables import MemoryTables
 
+NEARLY_RIGHT_US = 10_000
+
 
 class Logbook:
     """What clients, workers and the experiment itself have noted."""
@@ -33,6 +36,7 @@ class Logbook:
         self.arrivals: list[Arrival] = []
         self.faults: list[Fault] = []
         self.offsets: list[Offset] = []
+        self.clock_errors: list[ClockError] = []
         self.tenures: list[Tenure] = []
         self.lives: dict[str, Life] = {}  # by the name of the process
         self.overwritten: list[RunRow] = []
@@ -90,7 +94,13 @@ class Logbook:
             tenures=tuple(self.tenures),
             lives=tuple(self.lives.values()),
             offsets=tuple(self.offsets),
+            clock_errors=tuple(self.clock_errors),
         )
+
+    def said_of_clock(self, error_us: int) -> None:
+        """What a shard says of its clock; not that it is nearly right, as it mostly is."""
+        if error_us > NEARLY_RIGHT_US:
+            self.clock_errors.append(ClockError(at_us=self.now_us(), error_us=error_us))
 
     def _end(self, partition: int, until_us: int | None, ended: Ending | None) -> None:
         epoch, owner, from_us = self._current.pop(partition)

@@ -43,6 +43,7 @@ KEPT: dict[int, str] = {
     1060: "a carried run of a deleted job was ended by the next owner, and sent by its carrier",
     1391: "a retry was carried, cancelled by the next owner, and sent",
     1741: "not the product: the client did not note what its deletion came too late for",
+    1877: "not the product: a shard had said that its clock was off by so much",
     10064: "not the product: nobody was there who stayed",
     50015: "a run that an edit took back unheard, and that was armed anew, was sent twice",
     675: "a retry that was held for a last look stayed armed for ever after it was sent",

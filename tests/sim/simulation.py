@@ -5,6 +5,7 @@ drawn: each has a source of its own.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from random import Random
 
@@ -34,6 +35,19 @@ SECOND = 1_000 * MS
 SECOND_US = 1_000_000
 DRIFTS_PPM = (0, 20, -20, 50, -50, 400, -400)  # quartz, and what some call a virtual machine
 CALM_S = 75  # after everything was healed: a refresh, and the longest chain of attempts
+
+
+class ShardClock(DatabaseClock):
+    """What a shard knows of the database's clock: it says how far off that may be."""
+
+    def __init__(self, machine: Machine, sample: ClockSample, said: Callable[[int], None]) -> None:
+        super().__init__(machine, sample)
+        self._said = said
+
+    def add_sample(self, sample: ClockSample) -> bool:
+        has_stepped = super().add_sample(sample)
+        self._said(self.error_us)
+        return has_stepped
 
 
 class Process(Struct, eq=False):
@@ -96,7 +110,7 @@ class Simulation:
             judge=partial(judge_draft, rules=NO_EXCEPTIONS),
             dispatcher=Road(machine, self.workers),
             machine=machine,
-            clock=DatabaseClock(machine, self._sample(machine)),
+            clock=ShardClock(machine, self._sample(machine), self.logbook.said_of_clock),
             random=random,
         )
         shard = Shard(around, self._config)

@@ -10,9 +10,9 @@ between. From then on the bounds drift apart. The offset lies within the bounds 
 so what is known is what the latest have in common: of two that were held up, one on its way there
 and one on its way back, both together tell it as well as one that was not. A loop with much to do
 holds up most of them, and on the way back more than on the way there: the middle of what is known
-is off by much then. So what was estimated before stays as long as it is within what is known, and
-moves no further than it must; but for a slow pull towards the middle of the shortest round trip,
-because clocks of two hosts never go at quite the same rate.
+is off by much then. So the estimate is the middle of one sample, that of the shortest round trip;
+another takes its place when its own is as short, or the one before has grown old, by what quartz
+drifts. It is moved into what is known when it lies outside.
 
 A sample that contradicts what is known shows that the database's clock was moved. When it was
 moved a little, the newer sample is right. A large difference is believed only when `STEP_SAMPLES`
@@ -31,8 +31,8 @@ DRIFT_PARTS: Final = 900
 # Should they drift apart faster all the same, what is known is wrong by that for so long only.
 SAMPLES: Final = 30
 
-# Quartz against quartz: what is estimated follows that, and hardly what single samples are off by.
-PULL_PARTS: Final = 50_000
+# What the clocks of two hosts drift apart by, mostly: as an estimate grows old.
+AGING_PARTS: Final = 50_000
 
 # A correction is spread: one part in 200, so that the largest is made in 20 s.
 SLEW_PARTS: Final = 200
@@ -76,6 +76,11 @@ class Bounds(NamedTuple):
         """The middle: as far from both."""
         return (self.low_ns + self.high_ns) // 2
 
+    @property
+    def doubt_ns(self) -> int:
+        """How far the middle is from both."""
+        return (self.high_ns - self.low_ns + 1) // 2
+
     def nearest(self, offset_ns: int) -> int:
         """The offset within them that is nearest to another one."""
         return min(max(offset_ns, self.low_ns), self.high_ns)
@@ -105,14 +110,15 @@ class OffsetEstimate(NamedTuple):
     """What the latest samples say of the offset."""
 
     offset_ns: int
-    bounds: Bounds  # what all of them have in common
+    doubt_ns: int  # how long the round trip was that tells it, and how long ago that is
+    bounds: Bounds  # what all of the latest have in common
     latest: tuple[Bounds, ...]
     contradicting: tuple[Bounds, ...] = ()  # in a row, far from these, near each other
 
     @staticmethod
     def of(told: Bounds) -> "OffsetEstimate":
         """What one sample says alone."""
-        return OffsetEstimate(told.offset_ns, told, (told,))
+        return OffsetEstimate(told.offset_ns, told.doubt_ns, told, (told,))
 
     def error_ns(self, now_ns: int) -> int:
         """How far off it may be by now."""
@@ -124,16 +130,19 @@ class OffsetEstimate(NamedTuple):
         latest = (*self.latest[1 - SAMPLES :], told)
         common = _common(latest)
         if common is not None:
-            return OffsetEstimate(common.nearest(self._pulled(latest)), common, latest)
+            offset_ns, doubt_ns = self._better(told)
+            return OffsetEstimate(common.nearest(offset_ns), doubt_ns, common, latest)
         if abs(told.offset_ns - self.offset_ns) <= STEP_NS:
             return OffsetEstimate.of(told)
         return self._contradicted(told)
 
-    def _pulled(self, latest: Sequence[Bounds]) -> int:
-        """The estimate, a little nearer to the middle of the narrowest of the latest bounds."""
-        most_ns = max(latest[-1].at_ns - self.bounds.at_ns, 0) // PULL_PARTS
-        narrowest = min(latest, key=lambda each: each.high_ns - each.low_ns)
-        return self.offset_ns + min(max(narrowest.offset_ns - self.offset_ns, -most_ns), most_ns)
+    def _better(self, told: Bounds) -> tuple[int, int]:
+        """This or what a further sample tells: the one that leaves less in doubt."""
+        aged_ns = max(told.at_ns - self.bounds.at_ns, 0) // AGING_PARTS
+        doubt_ns = self.doubt_ns + aged_ns
+        if told.doubt_ns <= doubt_ns:
+            return told.offset_ns, told.doubt_ns
+        return self.offset_ns, doubt_ns
 
     def _contradicted(self, told: Bounds) -> "OffsetEstimate":
         row = self.contradicting

@@ -2,7 +2,6 @@ import pytest
 
 from wheelsched.core.offset import (
     DRIFT_PARTS,
-    PULL_PARTS,
     SAMPLES,
     SLEW_PARTS,
     STEP_NS,
@@ -124,18 +123,18 @@ def test_what_is_held_up_on_the_way_back_again_and_again_moves_little() -> None:
     assert abs(estimated(first, *held_up).offset_ns - OFFSET_NS) < MS // 5
 
 
-def test_what_agrees_moves_the_estimate_no_further_than_it_must() -> None:
-    off_by_much = sample(1, there_ns=0, back_ns=20 * MS)
-    close = sample(2, there_ns=MS, back_ns=MS)
-    estimate = estimated(off_by_much, close)
-    assert estimate.offset_ns == close.bounds.low_ns
-    moved_ns = estimated(off_by_much, close, sample(3)).offset_ns - estimate.offset_ns
-    assert moved_ns == SECOND // PULL_PARTS
+def test_a_shorter_round_trip_takes_the_place_of_a_longer_one_and_of_an_old_one() -> None:
+    long, short = sample(1, there_ns=0, back_ns=20 * MS), sample(2)
+    assert estimated(long, short).offset_ns == short.bounds.offset_ns
+    longer = sample(3, there_ns=MS, back_ns=2 * MS)
+    assert estimated(short, longer).offset_ns == short.bounds.offset_ns
+    later = sample(40, there_ns=MS, back_ns=2 * MS)
+    assert estimated(short, later).offset_ns == later.bounds.offset_ns
 
 
 @pytest.mark.parametrize("parts", [2e-6, -2e-6, 15e-6, -15e-6])
 def test_clocks_of_two_hosts_are_followed_from_the_middle(parts: float) -> None:
-    """Else the estimate would end at the bound that the drift pushes it to."""
+    """An estimate that did not grow old would end at the bound that the drift pushes it to."""
     estimate = estimated(
         *(sample(at_s, offset_ns=OFFSET_NS + int(at_s * SECOND * parts)) for at_s in range(1_000))
     )
