@@ -23,7 +23,8 @@ from wheelsched.core.model import Draft, Job, Run
 from wheelsched.core.partition import PARTITIONS, partition_of
 from wheelsched.testing.tables import MemoryTables
 
-NEARLY_RIGHT_US = 10_000
+BLINDING = ("store", "freeze", "clock")
+BLINDED_US = 30_000_000  # a large error is made good by and by
 
 
 class Logbook:
@@ -98,8 +99,9 @@ class Logbook:
         )
 
     def said_of_clock(self, error_us: int) -> None:
-        """What a shard says of its clock; not that it is nearly right, as it mostly is."""
-        if error_us > NEARLY_RIGHT_US:
+        """What a shard says of its clock; believed if something has kept it from reading that."""
+        since_us = self.now_us() - BLINDED_US
+        if any(fault.kind in BLINDING and fault.until_us > since_us for fault in self.faults):
             self.clock_errors.append(ClockError(at_us=self.now_us(), error_us=error_us))
 
     def _end(self, partition: int, until_us: int | None, ended: Ending | None) -> None:

@@ -1,6 +1,6 @@
 -- name: settle_successes
--- What nearly all outcomes are: the first attempt of a run has succeeded. Nothing but its row changes
--- then, and the statement is two thirds of the other's cost. What it leaves, the other settles.
+-- What nearly all outcomes are: the first attempt of a run has succeeded. Nothing but its row
+-- changes then, and it costs two thirds of the other statement, which settles what it leaves.
 WITH given AS MATERIALIZED (
     SELECT run.job_id, run.token, stretch.first_run + run.place - 1 AS position, stretch.*
     FROM unnest(
