@@ -40,11 +40,18 @@ def collect_seldom() -> None:
 
 
 def judge_all(seeds: Iterable[int]) -> dict[int, Verdict]:
-    """The verdicts of many seeds, on all cores."""
+    """The verdicts of many seeds, on all cores; what is found is told at once."""
     spawn = get_context("spawn")
+    verdicts: dict[int, Verdict] = {}
     with ProcessPoolExecutor(mp_context=spawn, initializer=collect_seldom) as pool:
         seeds = list(seeds)
-        return dict(zip(seeds, pool.map(judge, seeds, chunksize=5), strict=True))
+        for seed, verdict in zip(seeds, pool.map(judge, seeds, chunksize=5), strict=True):
+            verdicts[seed] = verdict
+            for finding in told({seed: verdict}):
+                print(f"\n{finding}", flush=True)
+            if len(verdicts) % 500 == 0:
+                print(f"\n{len(verdicts)} worlds, the last of seed {seed}", flush=True)
+    return verdicts
 
 
 def told(verdicts: dict[int, Verdict]) -> list[str]:
