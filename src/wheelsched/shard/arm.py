@@ -10,7 +10,7 @@ way at once: while the database claims one, the requests of another are made her
 
 import asyncio
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from uuid import UUID
 
@@ -342,6 +342,12 @@ class Arm:
         ]
         if not claims:
             return
+        with unfinished.noting_ruled() as given_up:
+            await self._claim_retries(claims, given_up)
+
+    async def _claim_retries(
+        self, claims: Sequence[ClaimedRetry], given_up: Collection[RunKey]
+    ) -> None:
         sent = Claims(self._context)
         runs = await sent.arm_retries(claims)
         won = {run.key for run in runs}
@@ -353,7 +359,7 @@ class Arm:
         times_us = {claim.key: claim.retry_at_us for claim in claims}
         for run in runs:
             assert run.token
-            if run.job_id in by_id and not unfinished.is_ruled(run.key):
+            if run.job_id in by_id and run.key not in given_up:
                 self._prepare(by_id[run.job_id], run, run.token, times_us[run.key])
             else:  # deleted, or given up, while an attempt was under way: there is no other
                 self._outlets.settle(Ruling(key=run.key, token=run.token, state=RunState.CANCELLED))

@@ -9,6 +9,7 @@ without an attempt stays known until that is written: until then the database sa
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from uuid import UUID
 
@@ -40,6 +41,7 @@ class Unfinished:
         self._waiting: dict[UUID, list[ArmedRun]] = {}
         self._live: dict[UUID, tuple[LiveRun, ...]] = {}
         self._ruled: set[RunKey] = set()
+        self._noted: list[set[RunKey]] = []  # what is ruled is noted in all of them
         self._armed_count = 0
         self._live_count = 0
 
@@ -114,6 +116,21 @@ class Unfinished:
     def rule(self, key: RunKey) -> None:
         """Notes that an end was decided for a run, which the database does not know yet."""
         self._ruled.add(key)
+        for noted in self._noted:
+            noted.add(key)
+
+    @contextmanager
+    def noting_ruled(self) -> Iterator[set[RunKey]]:
+        """Notes for which runs an end is decided meanwhile, written or not.
+
+        A claim that is not answered may have won one of them: its end is stale by then.
+        """
+        noted: set[RunKey] = set()
+        self._noted.append(noted)
+        try:
+            yield noted
+        finally:
+            self._noted = [other for other in self._noted if other is not noted]
 
     @property
     def ruled(self) -> Collection[RunKey]:

@@ -8,10 +8,10 @@ from tests.unit.shard.world import START_US, World
 
 from wheelsched.core import overlap
 from wheelsched.core.duration import MINUTE, SECOND
-from wheelsched.core.model import RunKey, RunState, SkipReason, Trigger
+from wheelsched.core.model import Run, RunKey, RunState, SkipReason, Trigger
 from wheelsched.core.outcome import Failed, Outcome, Succeeded
 from wheelsched.core.policy import OnOverlap, OverlapPolicy, RetryPolicy
-from wheelsched.ports import Callback, RequestedRun, Route
+from wheelsched.ports import Callback, ClaimedRetry, Lease, RequestedRun, Route
 
 
 async def test_overlap_skip_never_has_two(world: World) -> None:
@@ -54,6 +54,32 @@ async def test_overlap_cancel_ends_a_run_that_waits_for_its_next_attempt(
         await world.clock.sleep(3 * SECOND * 1_000)
         return [Succeeded(http_status=200)]
 
+    world.handler = answer
+    cancel = OverlapPolicy(policy=OnOverlap.CANCEL)
+    job = await world.register("every 10s", overlap=cancel, retry=RetryPolicy(max_us=MINUTE))
+    world.start()
+    await world.advance(28)
+    assert world.times == [pytest.approx(at, abs=0.1) for at in (10, 20)]
+    assert (await world.states(job))[:2] == [RunState.CANCELLED, RunState.SUCCEEDED]
+
+
+async def test_overlap_cancel_ends_a_run_whose_next_attempt_is_claimed_unheard(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim has committed, and its answer comes after the job was due again."""
+    arm_retries = world.store.timers.arm_retries
+
+    async def arm_and_tell_late(lease: Lease, retries: Sequence[ClaimedRetry]) -> list[Run]:
+        runs = await arm_retries(lease, retries)
+        await world.clock.sleep(int(24 - world.now_s) * SECOND * 1_000)
+        return runs
+
+    async def answer(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        if callbacks[0].key.due_us == START_US + 10 * SECOND:
+            return [Failed(error="busy", retry_after_us=11 * SECOND)]
+        return [Succeeded(http_status=200)]
+
+    monkeypatch.setattr(world.store.timers, "arm_retries", arm_and_tell_late)
     world.handler = answer
     cancel = OverlapPolicy(policy=OnOverlap.CANCEL)
     job = await world.register("every 10s", overlap=cancel, retry=RetryPolicy(max_us=MINUTE))
