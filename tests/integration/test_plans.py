@@ -168,6 +168,19 @@ async def test_load_reads_the_owned_partitions_up_to_the_horizon(shard: Connecti
     check(await explain(shard, "load_retries", OWNED, until_us), 0)
 
 
+async def test_load_visits_no_row_of_a_page_that_was_vacuumed(
+    shard: Connection, filled: str
+) -> None:
+    """The rows of a horizon lie on as many pages: visiting them would take most of the time."""
+    administration = await asyncpg.connect(filled)
+    await administration.execute("VACUUM wheelsched.timers")
+    await administration.close()
+    plan = await explain(shard, "load_timers", OWNED, DUE_US + MINUTE_US)
+    scans = [node for node in nodes(plan) if node.get("Relation Name") == "timers"]
+    assert [node["Node Type"] for node in scans] == ["Index Only Scan"] * 2
+    assert sum(node["Heap Fetches"] for node in scans) == 0
+
+
 async def test_reload_looks_every_job_up_by_its_key(shard: Connection) -> None:
     job_ids = [job_id for job_id, _ in await hot_jobs(shard)]
     until_us = DUE_US + 60 * MINUTE_US
