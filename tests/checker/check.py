@@ -40,6 +40,7 @@ Independent of the product: it imports nothing of it. `records` says what it rea
 | `untold`              | fired after the answer to a change that did not say so |
 | `old_self`            | fired as it was before an edit of a second before |
 | `overlapping`         | two live runs under `overlap=skip` |
+| `outlived`            | tried again after a later run under `overlap=cancel` |
 | `cross_tenant`        | a run at another tenant's worker, in its name, or signed by its secret; |
 |                       | or a job of another tenant that was not kept from who asked for it |
 | `late`, `too_late`    | without a fault, and for longer than a fault explains |
@@ -54,6 +55,7 @@ from tests.checker import (
     existence,
     grounds,
     lateness,
+    overlaps,
     requested,
     takeovers,
     tenants,
@@ -75,6 +77,7 @@ def check(history: History) -> Report:
     report.findings += tenures.check(evidence)
     report.findings += takeovers.check(evidence, report)
     report.findings += changes.check(evidence)
+    report.findings += overlaps.check(evidence)
     report.findings += tenants.check(evidence)
     report.findings += lateness.check(evidence, report)
     report.findings.sort()

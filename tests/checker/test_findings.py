@@ -34,6 +34,16 @@ def with_skip_policy(history: History) -> History:
     )
 
 
+def with_cancel_policy(history: History, again: float = 35) -> History:
+    """The run of 20 s fails, and is tried again later."""
+    create = request("create", 0, definition=replace(DEFINITION, overlap="cancel"))
+    history = changed_arrival(replace(history, requests=(create,)), 20, answer="failed")
+    return and_also(
+        changed_run(history, 20, token=token(1, 99), attempt=2, finished_at_us=at(again)),
+        arrival(20, attempt=2, token=token(1, 99), at_us=at(again), answered_us=at(again)),
+    )
+
+
 def taken_over(history: History) -> History:
     """At 35 s, by another shard."""
     first, second = "shard", "second"
@@ -180,6 +190,7 @@ CASES: dict[str, Callable[[History], History]] = {
         history, request("edit", 25, definition=replace(DEFINITION, mark=2))
     ),
     "overlapping": with_skip_policy,
+    "outlived": with_cancel_policy,
     "cross_tenant": lambda history: changed_arrival(history, 30, tenant="another"),
     "late": lambda history: changed_run(
         changed_arrival(history, 30, at_us=at(33), answered_us=at(33)), 30, finished_at_us=at(33)
@@ -224,6 +235,22 @@ def test_a_crowd_may_take_as_long_as_the_design_gives_it(crowd: int, is_found: b
         )
         history = and_also(CASES["too_late"](quiet()), *others)
         assert ("too_late" in check(history).names) is not is_excused
+
+
+def test_what_is_tried_again_before_the_next_run_outlives_nothing() -> None:
+    assert check(with_cancel_policy(quiet(), again=29)).findings == []
+    assert "outlived" not in check(with_cancel_policy(quiet(), again=30.5)).names  # on its way
+    assert "outlived" in check(with_cancel_policy(quiet(), again=31.5)).names
+
+
+def test_a_next_owner_may_not_know_that_a_run_was_to_end() -> None:
+    history = taken_over(with_cancel_policy(quiet(), again=36))
+    later = (replace(one, token=token(2, 9)) if one.attempt == 2 else one for one in history.runs)
+    arrived = (
+        replace(one, token=token(2, 9)) if one.attempt == 2 else one for one in history.arrivals
+    )
+    history = replace(history, runs=tuple(later), arrivals=tuple(arrived))
+    assert "outlived" not in check(history).names
 
 
 @pytest.mark.parametrize(("seconds", "is_found"), [(41.5, False), (43, True), (50, True)])

@@ -55,6 +55,13 @@ def dead_without_an_attempt(world: Simulation) -> Iterator[None]:
         yield
 
 
+@mutant("outlived", faults=("join",))
+def a_later_run_ends_nobody(_: Simulation) -> Iterator[None]:
+    """It goes out, and the earlier one is tried again (`overlap=cancel`)."""
+    with patch.object(Clearance, "_cancel", lambda *_: None):
+        yield
+
+
 @mutant("sent_after_end", faults=("crash",) * 2, requests=4)
 def sweep_takes_up_what_has_succeeded(_: Simulation) -> Iterator[None]:
     """Of what a dead shard leaves behind, also what it has brought to its end just before."""
