@@ -29,6 +29,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 # What takes longest comes first: all others would wait for a long file that was begun last. The
 # simulation takes all cores, so it comes after the tests of real processes.
 FIRST = (
+    "tests/faults/test_soak.py",
     "tests/faults/",
     "tests/e2e/",
     "tests/sim/",

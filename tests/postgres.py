@@ -55,7 +55,10 @@ async def temporary_database(url: str, template: str = "template0") -> AsyncIter
     name = f"test_{next(_numbers)}"
     administration = await asyncpg.connect(url)
     try:
-        await administration.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        # By its files: a third of the time of a copy that goes through the log.
+        await administration.execute(
+            f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy"
+        )
         yield with_database(url, name)
         await administration.execute(f"DROP DATABASE {name} WITH (FORCE)")
     finally:

@@ -9,6 +9,6 @@ FAMILIES = (
     network.SCENARIOS,
     workers.SCENARIOS,
     fleet.SCENARIOS,
-    soak.SCENARIOS,
+    [soak.SCENARIO],
     million.SCENARIOS,
 )

@@ -1,9 +1,17 @@
-"""The world that most tests of the pipeline live in."""
+"""The world that most tests of the pipeline live in: in virtual time, on the daemon's loop."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
+import uvloop
 from tests.unit.shard.world import World
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

@@ -12,9 +12,11 @@ from wheelsched.core.model import FINAL_STATES, JobState, RunKey, RunState, Skip
 from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
 from wheelsched.core.policy import OnOverlap, OverlapPolicy, RetryPolicy
 from wheelsched.ports import Callback, Lease, Route, Settled
+from wheelsched.shard import settle as stage
 from wheelsched.shard.fire import Fire
 
-MANY = 700  # more than half of a batch
+BATCH = 100  # where a thousand would make no difference but to the time it takes
+MANY = 250  # more than are written at once
 ONCE = RetryPolicy(max_attempts=1)
 LONG_OPEN = BreakerConfig(failures=5, open_initial_ms=20_000)
 
@@ -110,25 +112,28 @@ async def test_what_a_next_run_waits_for_does_not_give_way_to_a_crowd(
     assert SkipReason.OVERLAP not in {run.skip_reason for run in await world.runs(often)}
 
 
+@pytest.mark.parametrize("seed", range(6))
 async def test_a_success_is_written_before_the_end_that_a_next_run_has_made_of_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Many wait for a slow database, and the next runs of their jobs cancel those that do."""
-    settle = world.store.runs.settle
+    monkeypatch.setattr(stage, "BATCH", BATCH)
+    async with World(seed) as world:
+        settle = world.store.runs.settle
 
-    async def settle_slowly(settled: Sequence[Settled]) -> set[RunKey]:
-        await world.clock.sleep(SECOND * 1_300)
-        return await settle(settled)
+        async def settle_slowly(settled: Sequence[Settled]) -> set[RunKey]:
+            await world.clock.sleep(world.random.randrange(3 * SECOND) * 1_000)
+            return await settle(settled)
 
-    monkeypatch.setattr(world.store.runs, "settle", settle_slowly)
-    cancel = OverlapPolicy(policy=OnOverlap.CANCEL)
-    jobs = await world.register_many(["* * * * * *"] * MANY, overlap=cancel)
-    world.start()
-    await world.advance(8)
-    runs = [run for job in jobs for run in await world.runs(job)]
-    ended = [run for run in runs if run.state in FINAL_STATES]
-    assert len(ended) > MANY
-    assert {run.state for run in ended if run.key in world.keys} == {RunState.SUCCEEDED}
+        monkeypatch.setattr(world.store.runs, "settle", settle_slowly)
+        cancel = OverlapPolicy(policy=OnOverlap.CANCEL)
+        jobs = await world.register_many(["* * * * * *"] * MANY, overlap=cancel)
+        world.start()
+        await world.advance(8)
+        runs = [run for job in jobs for run in await world.runs(job)]
+        ended = [run for run in runs if run.state in FINAL_STATES]
+        assert len(ended) > MANY
+        assert {run.state for run in ended if run.key in world.keys} == {RunState.SUCCEEDED}
 
 
 async def test_a_job_that_is_over_is_ended_once_however_often_it_is_loaded(world: World) -> None:
