@@ -22,7 +22,7 @@ from wheelsched.core.compile import compile_schedule
 from wheelsched.core.duration import MILLISECOND, SECOND
 from wheelsched.core.model import Job, JobState, Run, RunKey, RunState
 from wheelsched.ports import NEVER_US, Claim, ClaimedRetry, ClaimedRun, Retry
-from wheelsched.shard.armed import ArmedRun
+from wheelsched.shard.armed import SOON_US, ArmedRun
 from wheelsched.shard.claims import Claims
 from wheelsched.shard.context import Context
 from wheelsched.shard.due_times import ROOM, DueTimes
@@ -41,7 +41,6 @@ PORTION = ROOM  # taken from the wheel at once, to be sorted
 STEP_US = 100 * MILLISECOND  # what is due within one step of the lead is armed together
 FORECAST_S = 120  # half a million take about a minute
 FORECAST_EVERY_US = SECOND
-SOON_US = 5 * SECOND  # after a due time: the next run of the job waits for the end of this one
 DECIDE_TURN = 60  # jobs decided about in one turn of the loop
 TURN = 20  # requests prepared in one turn of the loop
 AT_ONCE = 2  # batches under way when time is short

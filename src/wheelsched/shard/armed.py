@@ -9,9 +9,12 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from wheelsched.core.duration import SECOND
 from wheelsched.core.model import Job, Lane, RunKey, Trigger
 from wheelsched.core.policy import MisfirePolicy, OverlapPolicy, RetryPolicy
 from wheelsched.ports import Prepared, Route
+
+SOON_US = 5 * SECOND  # after a due time: the next run of the job waits for the end of this one
 
 
 class Rules(Struct, frozen=True):

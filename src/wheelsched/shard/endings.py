@@ -17,11 +17,11 @@ from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.reports import Report, Ruling
 
 
-def end_ruled(ruling: Ruling, now_us: int) -> Settled:
+def end_ruled(ruling: Ruling) -> Settled:
     """What is written of a run that ends without an attempt."""
     ending = Ending(
         state=ruling.state,
-        finished_at_us=now_us,
+        finished_at_us=ruling.decided_us,
         skip_reason=ruling.skip_reason,
         error=ruling.error,
     )

@@ -50,6 +50,7 @@ class Ruling(Struct, eq=False, kw_only=True, gc=False):
     state: RunState
     skip_reason: SkipReason | None = None
     error: str | None = None
+    decided_us: int = 0  # when settle was told
 
     def __len__(self) -> int:
         return 1

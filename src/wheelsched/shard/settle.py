@@ -88,6 +88,7 @@ class Settle:
     def put(self, report: Report | Ruling) -> None:
         """Takes a report, to be written soon."""
         if isinstance(report, Ruling):
+            report.decided_us = self._context.clock.now_us()
             self._context.unfinished.rule(report.key)
         if self._is_awaited(report):
             self._awaited.append(report)
@@ -255,7 +256,7 @@ class Settle:
 
     def _end_attempts(self, report: Report | Ruling, now_us: int) -> list[Settled]:
         if isinstance(report, Ruling):
-            return [end_ruled(report, now_us)]
+            return [end_ruled(report)]
         if (lateness_us := report.lateness_us) is not None:
             self._context.vitals.runs.lateness.observe(lateness_us, len(report))
         return end_attempts(report, now_us, self._random)

@@ -11,6 +11,7 @@ the earliest first; a job that has something new to arm waits for its own runs a
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from uuid import UUID
 
 import structlog
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 from wheelsched.core.model import UNFINISHED_STATES, Job, Run, RunKey, RunState
 from wheelsched.core.partition import partition_of
 from wheelsched.ports import Adoption, Checked, Retry
-from wheelsched.shard.armed import ArmedRun
+from wheelsched.shard.armed import SOON_US, ArmedRun
 from wheelsched.shard.claims import Claims
 from wheelsched.shard.context import Context
 from wheelsched.shard.left_behind import Reminder
@@ -183,13 +184,21 @@ class TakeUp:
         tokens = {adoption.key: adoption.token for adoption in adoptions}
         won = [(job, run) for job, run in left if run.key in tokens and run.key not in lost]
         log.info("runs.adopted", count=len(won))
+        followed = {
+            run.key
+            for (_, run), (_, later) in pairwise(won)
+            if run.job_id == later.job_id and 0 < later.due_us - run.due_us <= SOON_US
+        }
         now_us = context.clock.now_us()
         prepared: list[ArmedRun | Ruling] = []
         async for portion in in_portions(context.clock, won, TURN):
             for job, run in portion:
                 token = tokens[run.key]
                 adopted = replace(run, lane=adopted_lane(run, job, now_us), token=token)
-                prepared.append(self._preparation.prepare(job, adopted, token))
+                made = self._preparation.prepare(job, adopted, token)
+                if isinstance(made, ArmedRun):
+                    made.is_followed = run.key in followed
+                prepared.append(made)
         self._send(prepared)
         return {run.key for _, run in left if run.key not in tokens} | lost
 

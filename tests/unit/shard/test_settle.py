@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from uuid import UUID
 
 import pytest
-from tests.unit.shard.world import World
+from tests.unit.shard.workers import Slow
+from tests.unit.shard.world import START_US, World
 
 from wheelsched.config import BreakerConfig, FairnessConfig, LeadConfig, ShardConfig
 from wheelsched.core.duration import SECOND
@@ -110,6 +111,37 @@ async def test_what_a_next_run_waits_for_does_not_give_way_to_a_crowd(
     await world.advance(6.5)
     assert world.times == [pytest.approx(at, abs=0.1) for at in range(1, 7)]
     assert SkipReason.OVERLAP not in {run.skip_reason for run in await world.runs(often)}
+
+
+async def test_what_was_taken_over_is_written_as_soon_as_a_next_run_waits_for_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that a dead shard has left the first goes out, and the others are skipped for it."""
+    monkeypatch.setattr(Fire, "has_due", True)
+    often = await world.register("* * * * * *")
+    world.start("a")
+    await world.advance(10.5)
+    await world.kill("a")
+    world.start("b")
+    await world.advance(15)
+    taken_over_s = world.times[10]
+    skipped = [run for run in await world.runs(often) if run.skip_reason is SkipReason.OVERLAP]
+    assert 1 < len(skipped) < 8
+    assert max(run.due_us for run in skipped) / SECOND - START_US / SECOND <= taken_over_s
+
+
+async def test_a_run_that_was_skipped_ended_when_that_was_decided(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it takes to write it."""
+    monkeypatch.setattr(Fire, "has_due", True)  # reports give way for seconds
+    world.handler = Slow(world, 3)
+    job = await world.register("every 2s")
+    world.start()
+    await world.advance(15)
+    skipped = [run for run in await world.runs(job) if run.state is RunState.SKIPPED]
+    assert len(skipped) > 2
+    assert all(run.finished_at_us == pytest.approx(run.due_us, abs=50_000) for run in skipped)
 
 
 @pytest.mark.parametrize("seed", range(6))
