@@ -132,10 +132,24 @@ def _rewritten(evidence: Evidence) -> Iterator[Finding]:
             yield Finding("stale_write", run.job, run.due_us, f"over {run.state}")
 
 
+def _is_to_come_again(evidence: Evidence, run: RunRow, arrivals: list[Arrival]) -> bool:
+    """Whether a run was skipped before its time, by a clock that was set back after it was sent, or
+    so shortly before that nobody had noticed."""
+    ended_us, sent_us = run.finished_at_us, arrivals[-1].at_us
+    if ended_us is None or ended_us >= run.due_us:
+        return False
+    instant_us = evidence.times.instant_us(ended_us)
+    return is_unsettled(evidence, sent_us) or evidence.times.is_stepped(sent_us, instant_us)
+
+
 def _outcome(evidence: Evidence, run: RunRow, arrivals: list[Arrival]) -> Iterator[Finding]:
     """The outcome in the table is that of the attempt whose token is there."""
-    if run.state == "skipped" and not all(
-        unwritten_by(evidence, arrival, evidence.history.ended_us) for arrival in arrivals
+    if (
+        run.state == "skipped"
+        and not _is_to_come_again(evidence, run, arrivals)
+        and not all(
+            unwritten_by(evidence, arrival, evidence.history.ended_us) for arrival in arrivals
+        )
     ):
         yield Finding("skipped_and_sent", run.job, run.due_us, f"{run.skip_reason}")
     if run.state not in ("succeeded", "dead"):

@@ -42,10 +42,12 @@ def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
 
 def is_hindered(evidence: Evidence, story: Story) -> bool:
     """Whether the worker itself may have made runs late: they wait for it, or it is left alone."""
-    is_beside = all(one.overlap == "allow" for one in story.definitions.values())
+    definitions = story.definitions.values()
+    is_beside = all(one.overlap == "allow" for one in definitions)
+    timeout_us = min((one.timeout_us for one in definitions), default=0)
+    patience_us = max(timeout_us - SLOW_US, SLOW_US) if is_beside else SLOW_US
     return any(
-        arrival.answer != "ok"
-        or (not is_beside and (arrival.answered_us or 0) - arrival.at_us > SLOW_US)
+        arrival.answer != "ok" or (arrival.answered_us or 0) - arrival.at_us > patience_us
         for arrival in evidence.arrivals_of.get(story.job, ())
     )
 

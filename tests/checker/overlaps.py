@@ -92,7 +92,7 @@ def _should_have_ended(evidence: Evidence, first: Arrival, later: Arrival, again
     """Whether one owner has sent a run, then a later one, and the first once more."""
     if len({one.token >> 32 for one in (first, later, again)}) > 1:
         return False
-    if later.at_us + SECOND_US > again.at_us:  # it may have been on its way
+    if not first.at_us < later.at_us < again.at_us - SECOND_US:  # it may have been on its way
         return False
     if evidence.times.is_stepped(first.at_us, again.at_us):
         return False

@@ -287,6 +287,30 @@ def test_who_has_not_noticed_a_step_back_may_fire_what_is_due_no_more() -> None:
     assert at(50) in invented
 
 
+def test_what_is_in_hand_when_the_clock_is_set_back_seems_to_come() -> None:
+    """The job is deleted at 35 s, when the clock shows 10 s again: the run of 30 s is skipped."""
+    deleted = {"state": "skipped", "skip_reason": "deleted", "finished_at_us": at(10)}
+    history = changed_run(changed_arrival(quiet(), 30, answered_us=at(36)), 30, **deleted)
+    assert "skipped_and_sent" in check(history).names
+
+    def is_found(stepped_s: float) -> bool:
+        step = Offset(from_us=at(stepped_s), offset_us=-25 * SECOND)
+        return "skipped_and_sent" in check(replace(history, offsets=(step,))).names
+
+    assert not is_found(33)
+    assert not is_found(29)
+    assert is_found(24)
+
+
+def test_a_worker_that_answers_too_late_is_left_alone_for_a_while() -> None:
+    """So that its runs are late; one that answers at the last moment is not."""
+    beside = replace(DEFINITION, overlap="allow", timeout_us=5 * SECOND)
+    history = replace(quiet(), requests=(request("create", 0, definition=beside),))
+    late = changed_arrival(history, 50, at_us=at(58), answered_us=at(58))
+    assert "late" in check(changed_arrival(late, 20, answered_us=at(24))).names
+    assert "late" not in check(changed_arrival(late, 20, answered_us=at(25))).names
+
+
 def test_an_end_by_a_clock_that_was_set_back_is_none_of_later() -> None:
     """The runs of 40 s and 41 s end by the clock as it was, which the database's is behind."""
     skip = replace(

@@ -8,6 +8,7 @@ from tests.checker.check import check
 from tests.checker.quiet import (
     DEFINITION,
     PARTITION,
+    SECOND,
     SHARD,
     START,
     and_also,
@@ -21,7 +22,7 @@ from tests.checker.quiet import (
     token,
     without,
 )
-from tests.checker.records import Fault, History, Life, PartitionRow, Schedule, Tenure
+from tests.checker.records import Fault, History, Life, Offset, PartitionRow, Schedule, Tenure
 
 MANUAL = at(15) + 1
 
@@ -42,6 +43,11 @@ def with_cancel_policy(history: History, again: float = 35) -> History:
         changed_run(history, 20, token=token(1, 99), attempt=2, finished_at_us=at(again)),
         arrival(20, attempt=2, token=token(1, 99), at_us=at(again), answered_us=at(again)),
     )
+
+
+def and_set_back(history: History) -> History:
+    """At 19.5 s, to 4.5 s: the run of 10 s was sent before that of 20 s, and seems to come."""
+    return replace(history, offsets=(Offset(from_us=at(19.5), offset_us=-15 * SECOND),))
 
 
 def taken_over(history: History) -> History:
@@ -241,6 +247,7 @@ def test_what_is_tried_again_before_the_next_run_outlives_nothing() -> None:
     assert check(with_cancel_policy(quiet(), again=29)).findings == []
     assert "outlived" not in check(with_cancel_policy(quiet(), again=30.5)).names  # on its way
     assert "outlived" in check(with_cancel_policy(quiet(), again=31.5)).names
+    assert "outlived" not in check(with_cancel_policy(and_set_back(quiet()), again=27)).names
 
 
 def test_a_next_owner_may_not_know_that_a_run_was_to_end() -> None:
