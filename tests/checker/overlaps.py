@@ -89,8 +89,8 @@ def _outlived(evidence: Evidence, story: Story) -> Iterator[Finding]:
 
 
 def _should_have_ended(evidence: Evidence, first: Arrival, later: Arrival, again: Arrival) -> bool:
-    """Whether one owner has sent a run, then a later one, and the first once more."""
-    if len({one.token >> 32 for one in (first, later, again)}) > 1:
+    """Whether a run was sent, then a later one, and by the owner who did that the first again."""
+    if later.token >> 32 != again.token >> 32:
         return False
     if not first.at_us < later.at_us < again.at_us - SECOND_US:  # it may have been on its way
         return False

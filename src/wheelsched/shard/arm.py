@@ -53,6 +53,7 @@ class Outlets(Struct, frozen=True):
 
     fire: Callable[[ArmedRun], None]
     reload: Callable[[UUID], None]  # a job whose timer is not where we thought
+    look_again: Callable[[UUID], None]  # a job of which a run is not as we thought
     ending: Callable[[UUID], None]  # jobs without a further due time
     settle: Callable[[Ruling], None]
 
@@ -341,7 +342,7 @@ class Arm:
         ]
         if not claims:
             return
-        with unfinished.noting_ruled() as given_up:
+        with unfinished.claiming(claim.key for claim in claims) as given_up:
             await self._claim_retries(claims, given_up)
 
     async def _claim_retries(
@@ -353,6 +354,7 @@ class Arm:
         for claim in claims:
             if claim.key not in won and claim.key not in sent.refused:
                 self._outlets.reload(claim.key.job_id)
+                self._outlets.look_again(claim.key.job_id)
         jobs = await self._preparation.read_jobs({run.job_id for run in runs})
         by_id = {job.job_id: job for job in jobs}
         times_us = {claim.key: claim.retry_at_us for claim in claims}

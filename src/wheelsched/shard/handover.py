@@ -13,6 +13,7 @@ import structlog
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import RunKey
 from wheelsched.core.partition import partition_of
+from wheelsched.core.policy import OnOverlap
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.context import Context
 from wheelsched.shard.portions import in_portions
@@ -62,9 +63,9 @@ class HandOver:
         """Forgets what is armed for these partitions, except what is carried to its end.
 
         That is what was sent, and what is due by `until_us` with nothing of its job in its way.
-        What is sent meanwhile was armed when this began: it is met as one or the other. A further
-        attempt is its next owner's, who may cancel its run in favour of a later one before it is
-        sent: nobody told this shard.
+        What is sent meanwhile was armed when this began: it is met as one or the other. What the
+        next owner may cancel in favour of a later run is left to it, unless it was sent: nobody
+        would tell this shard. That is a further attempt, and whatever `overlap=cancel` is about.
         """
         carried: dict[RunKey, ArmedRun] = {}
         async for job_ids in in_portions(self._context.clock, self._context.unfinished.job_ids()):
@@ -79,13 +80,22 @@ class HandOver:
         for run in unfinished.armed_of(job_id):
             if run.key in carried:
                 continue  # the job was looked at before
-            if run.is_first and is_clear and run.fire_at_us <= until_us:
+            is_soon = run.fire_at_us <= until_us
+            if is_soon and is_clear and run.is_first and not _may_be_cancelled(run):
                 is_clear = False  # overlap decides about the next
                 carried[run.key] = run
             else:
                 unfinished.forget([run])
         for live in unfinished.live_of(job_id):
-            if live.armed is None:
-                unfinished.end(live.key)
-            else:
-                carried[live.key] = live.armed
+            sent = live.armed
+            if sent is not None and (sent.started_us is not None or not _may_be_cancelled(sent)):
+                carried[live.key] = sent
+                continue
+            if sent is not None:  # not yet: it waits for a place at its target
+                unfinished.forget([sent])
+            unfinished.end(live.key)
+
+
+def _may_be_cancelled(run: ArmedRun) -> bool:
+    """Whether a later run of its job may end it."""
+    return run.rules.overlap.policy is OnOverlap.CANCEL

@@ -78,7 +78,13 @@ class Pipeline:
             due_times,
             retries,
             preparation,
-            arm.Outlets(self._add, self.load.ask, self.settle.finish_later, self.settle.put),
+            arm.Outlets(
+                self._add,
+                self.load.ask,
+                self._look_again,
+                self.settle.finish_later,
+                self.settle.put,
+            ),
         )
         self.recheck = recheck.Recheck(
             context,
@@ -159,6 +165,9 @@ class Pipeline:
 
     def _accepted(self, run: ArmedRun) -> None:
         self.sweep.watch(run)
+
+    def _look_again(self, job_id: UUID) -> None:
+        self.recheck.look_at_job(job_id)
 
     def _look_at(self, runs: Sequence[ArmedRun]) -> None:
         self.recheck.look_at(runs)

@@ -12,7 +12,8 @@ from uuid import UUID
 import structlog
 from msgspec import Struct
 
-from wheelsched.core.model import FINAL_STATES, RunKey, RunState
+from wheelsched.core.model import FINAL_STATES, Run, RunKey, RunState
+from wheelsched.core.partition import partition_of
 from wheelsched.logs import about_run
 from wheelsched.ports import Checked, Retry
 from wheelsched.shard.armed import ArmedRun
@@ -96,8 +97,11 @@ class Recheck:
         if run.is_withdrawn or self._is_over(run, check):
             return False
         state = check.run.state if check and check.run.token == run.token else None
-        if state is RunState.RETRYING and run.started_us is not None:
-            return False  # it stays live: its outcome was just written, and settle goes on
+        if check and state is RunState.RETRYING and run.started_us is not None:
+            # It stays live: its outcome was just written. Settle goes on, but if that was by its
+            # worker, who has accepted it and failed before we had written so, knows of no retry.
+            self._put_retry(check.run)
+            return False
         if check is None or state not in OURS:
             log.info("run.withdrawn", **about_run(run.key, run.token))
             self._outlets.withdraw(run)
@@ -107,7 +111,8 @@ class Recheck:
             # which does not.
             log.info("run.buried", **about_run(run.key, run.token))
             self._outlets.withdraw(run)
-            self._outlets.settle(buried(check.run))
+            is_held = self._context.tenure.holds(partition_of(run.key.job_id))
+            self._outlets.settle(buried(check.run, may_be_carried=not is_held))
             return False
         if check.version is None or check.version == run.version or run.started_us is not None:
             self._outlets.clear(run)
@@ -127,8 +132,12 @@ class Recheck:
         """A live run without an attempt of ours: its worker, or another shard, has written."""
         if check is None or check.run.state in FINAL_STATES:
             self._outlets.ended(key)
-        elif check.run.state is RunState.RETRYING and check.run.retry_at_us is not None:
-            self._retries.put(Retry(key, check.run.retry_at_us))
+        elif check.run.state is RunState.RETRYING:
+            self._put_retry(check.run)
+
+    def _put_retry(self, run: Run) -> None:
+        if run.retry_at_us is not None:
+            self._retries.put(Retry(run.key, run.retry_at_us))
 
     async def _make_anew(self, edited: Sequence[ArmedRun], found: dict[RunKey, Checked]) -> None:
         jobs = await self._preparation.read_jobs({run.key.job_id for run in edited})

@@ -60,10 +60,13 @@ class Ruling(Struct, eq=False, kw_only=True, gc=False):
         return [self.key]
 
 
-def buried(run: Run) -> Ruling:
-    """The end of a run whose job is gone: nobody sends it now."""
+def buried(run: Run, *, may_be_carried: bool = False) -> Ruling:
+    """The end of a run whose job is gone: nobody sends it now.
+
+    One that is written as carried by now counts as sent, and is not skipped any more.
+    """
     assert run.token is not None
-    is_unsent = run.state is RunState.ARMED and run.attempt == 0
+    is_unsent = run.state is RunState.ARMED and run.attempt == 0 and not may_be_carried
     return Ruling(
         key=run.key,
         token=run.token,

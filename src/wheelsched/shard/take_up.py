@@ -9,7 +9,7 @@ the earliest first; a job that has something new to arm waits for its own runs a
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from uuid import UUID
@@ -170,28 +170,35 @@ class TakeUp:
     async def _adopt(self, left: Sequence[tuple[Job, Run]]) -> set[RunKey]:
         """Makes armed runs ours, and sends them: nobody knows whether they were sent before.
 
-        Gives those that were not won.
+        Gives those that were not won. What a later run has ended, or ends meanwhile, stays so.
         """
-        context, tenure = self._context, self._context.tenure
+        unfinished, tenure = self._context.unfinished, self._context.tenure
         adoptions = [
             Adoption(run.key, run.token or 0, tenure.next_token(run.job_id))
             for _, run in left
-            if tenure.holds(partition_of(run.job_id))
+            if tenure.holds(partition_of(run.job_id)) and not unfinished.is_ruled(run.key)
         ]
         if not adoptions:
             return {run.key for _, run in left}
-        lost = await Claims(context).adopt(adoptions)  # others may be under way
-        tokens = {adoption.key: adoption.token for adoption in adoptions}
-        won = [(job, run) for job, run in left if run.key in tokens and run.key not in lost]
-        log.info("runs.adopted", count=len(won))
+        with unfinished.claiming(adoption.key for adoption in adoptions) as given_up:
+            lost = await Claims(self._context).adopt(adoptions)  # others may be under way
+            tokens = {adoption.key: adoption.token for adoption in adoptions}
+            won = [(job, run) for job, run in left if run.key in tokens and run.key not in lost]
+            log.info("runs.adopted", count=len(won))
+            self._send(await self._prepare(won, tokens), given_up)
+        return {run.key for _, run in left if run.key not in tokens} | lost
+
+    async def _prepare(
+        self, won: Sequence[tuple[Job, Run]], tokens: Mapping[RunKey, int]
+    ) -> list[ArmedRun | Ruling]:
         followed = {
             run.key
             for (_, run), (_, later) in pairwise(won)
             if run.job_id == later.job_id and 0 < later.due_us - run.due_us <= SOON_US
         }
-        now_us = context.clock.now_us()
+        now_us = self._context.clock.now_us()
         prepared: list[ArmedRun | Ruling] = []
-        async for portion in in_portions(context.clock, won, TURN):
+        async for portion in in_portions(self._context.clock, won, TURN):
             for job, run in portion:
                 token = tokens[run.key]
                 adopted = replace(run, lane=adopted_lane(run, job, now_us), token=token)
@@ -199,12 +206,15 @@ class TakeUp:
                 if isinstance(made, ArmedRun):
                     made.is_followed = run.key in followed
                 prepared.append(made)
-        self._send(prepared)
-        return {run.key for _, run in left if run.key not in tokens} | lost
+        return prepared
 
-    def _send(self, prepared: Sequence[ArmedRun | Ruling]) -> None:
+    def _send(self, prepared: Sequence[ArmedRun | Ruling], given_up: Collection[RunKey]) -> None:
         """In one turn of the loop: so those of one route go out in few requests."""
         for run in prepared:
+            if run.key in given_up:
+                cancelled = Ruling(key=run.key, token=run.token, state=RunState.CANCELLED)
+                self._outlets.settle(cancelled)
+                continue
             if isinstance(run, Ruling):
                 self._outlets.settle(run)
                 continue

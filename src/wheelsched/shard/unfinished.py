@@ -11,6 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
+from typing import NamedTuple
 from uuid import UUID
 
 from msgspec import Struct
@@ -29,6 +30,13 @@ class LiveRun(Struct, eq=False, kw_only=True, gc=False):
     armed: ArmedRun | None = None  # while an attempt of ours is under way
 
 
+class Claiming(NamedTuple):
+    """Unfinished runs that are being claimed, and those of them that were given up meanwhile."""
+
+    keys: set[RunKey]
+    given_up: set[RunKey]
+
+
 class Unfinished:
     """What is unfinished, by job. Most jobs have one run: it is *alone*, armed or live, and nothing
     is made for it. Of any other job the armed, waiting and live ones are kept apart; one that is
@@ -41,7 +49,7 @@ class Unfinished:
         self._waiting: dict[UUID, list[ArmedRun]] = {}
         self._live: dict[UUID, tuple[LiveRun, ...]] = {}
         self._ruled: set[RunKey] = set()
-        self._noted: list[set[RunKey]] = []  # what is ruled is noted in all of them
+        self._claims: list[Claiming] = []
         self._armed_count = 0
         self._live_count = 0
 
@@ -116,21 +124,24 @@ class Unfinished:
     def rule(self, key: RunKey) -> None:
         """Notes that an end was decided for a run, which the database does not know yet."""
         self._ruled.add(key)
-        for noted in self._noted:
-            noted.add(key)
+        for claim in self._claims:
+            if key in claim.keys:
+                claim.given_up.add(key)
 
     @contextmanager
-    def noting_ruled(self) -> Iterator[set[RunKey]]:
-        """Notes for which runs an end is decided meanwhile, written or not.
+    def claiming(self, keys: Iterable[RunKey]) -> Iterator[set[RunKey]]:
+        """While runs are claimed under new tokens; gives those that are given up meanwhile.
 
-        A claim that is not answered may have won one of them: its end is stale by then.
+        A claim that is not answered may have committed: whatever is written of a run under the
+        token before is stale then. One that was given up is not to be sent, and one that seems to
+        have a later attempt elsewhere has it here.
         """
-        noted: set[RunKey] = set()
-        self._noted.append(noted)
+        claim = Claiming(set(keys), set())
+        self._claims.append(claim)
         try:
-            yield noted
+            yield claim.given_up
         finally:
-            self._noted = [other for other in self._noted if other is not noted]
+            self._claims = [other for other in self._claims if other is not claim]
 
     @property
     def ruled(self) -> Collection[RunKey]:
@@ -155,7 +166,10 @@ class Unfinished:
         return self.is_armed(key) or (live is not None and live.armed is not None)
 
     def has_later(self, key: RunKey, token: int) -> bool:
-        """Whether an attempt of the run with a later token is armed, or was begun, here."""
+        """Whether an attempt of the run with a later token is armed, was begun or may just be
+        claimed, here."""
+        if any(key in claim.keys for claim in self._claims):
+            return True
         live, armed = self.find(key), self._find_armed(key)
         return any(run is not None and run.token > token for run in (live, armed))
 
