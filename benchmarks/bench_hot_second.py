@@ -3,8 +3,9 @@
 make bench ONLY=hot_second
 
 Durable Postgres, one shard, a worker that does no work, all on the same machine; in batches of 500
-and one by one, of which there are 20,000 at most. The floor is a loop that does nothing else, asked
-to wake up every few milliseconds meanwhile. 20,000 runs by default;
+and one by one, of which there are 20,000 at most. And what becomes of others around it: a hundred
+a second, one by one, from five seconds before it until ten seconds after. The floor is a loop that
+does nothing else, asked to wake up every few milliseconds meanwhile. 20,000 runs by default;
 WHEELSCHED_BENCH_RUNS=20000,100000,500000 are the design points.
 """
 
@@ -12,6 +13,7 @@ import asyncio
 import os
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -25,6 +27,9 @@ MOST_SINGLE = 20_000
 SECOND = 1_000_000
 BATCH = 500
 POINTS: dict[str, list[tuple[float, float]]] = {}
+AMONG = min(max(SIZES), 100_000)
+OTHERS = 1_500
+AROUND_US = (-5 * SECOND, 10 * SECOND)
 # After the second, in ms, batched.
 LAST_OUT_MS = {20_000: 200, 100_000: 500, 500_000: 2_000}
 SETTLED_MS = {500_000: 8_000}
@@ -85,10 +90,30 @@ async def test_hot_second(record: Record, kind: str, runs: int, batch: int) -> N
     record.add(f"lost, {kind}", OURS, runs, len(lost), "runs")
     record.add(f"repeated, {kind}", OURS, runs, repeated(arrivals), "runs")
     record.samples[f"{runs:,}", kind] = late_us
-    POINTS[f"{runs:,} {kind}"] = [
-        ((arrival.at_us - due_us) / SECOND, max(arrival.lateness_us / 1_000, 0.01))
-        for arrival in arrivals
-    ]
+
+
+@pytest.mark.timeout(3_600)
+async def test_others_around_it(record: Record) -> None:
+    random = Random(1)
+    async with running_stack() as stack:
+        due_us = (now_us() + 15 * SECOND + AMONG * 200) // SECOND * SECOND
+        dues_us = [due_us + random.randrange(*AROUND_US) // 1_000 * 1_000 for _ in range(OTHERS)]
+        expected = await stack.register([due_us] * AMONG, batch=BATCH)
+        expected |= await stack.register(dues_us, batch=1)
+        await stack.until_settled(AMONG + OTHERS)
+        arrivals = stack.stop()
+    others = [arrival for arrival in arrivals if arrival.due_us != due_us]
+    late_us = sorted(arrival.lateness_us for arrival in others)
+    for name, share in {"p50": 0.5, "p99": 0.99, "worst": 1.0}.items():
+        record.add(f"others, {name}", OURS, AMONG, quantile(late_us, share) / 1_000, "ms")
+    record.add("lost, others", OURS, AMONG, len(expected) - len(arrivals), "runs")
+    for name, drawn in (
+        (f"{AMONG:,} on one second", [each for each in arrivals if each.due_us == due_us]),
+        ("others", others),
+    ):
+        POINTS[name] = [
+            ((each.due_us - due_us) / SECOND, max(each.lateness_us / 1_000, 0.01)) for each in drawn
+        ]
 
 
 def draw(record: Record, directory: Path) -> None:

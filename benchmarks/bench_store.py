@@ -131,8 +131,8 @@ class Bare:
         count = len(job_ids)
         tokens = list(range(first, first + count))
         return [
-            *(job_ids, tokens, [1], [count], [DUE], ["succeeded"], [DUE], [DUE], [2_000], [200]),
-            *([None], [None], [None]),
+            *(job_ids, tokens, [1], [count], [DUE]),
+            *([DUE], [DUE], [2_000], [200]),
         ]
 
 
@@ -198,7 +198,8 @@ async def bench_runs(
                 case "bare", "arm":
                     work = partial(bare.send, "arm", bare.arm_arguments(job_ids, first))
                 case "bare", _:
-                    work = partial(bare.send, "settle", bare.settle_arguments(job_ids, first))
+                    arguments = bare.settle_arguments(job_ids, first)
+                    work = partial(bare.send, "settle_successes", arguments)
                 case _, "arm":
                     work = partial(through.arm, job_ids, first)
                 case _:

@@ -51,6 +51,7 @@ def record(request: pytest.FixtureRequest) -> Iterator[Record]:
     draw = getattr(request.module, "draw", None)
     if draw is not None:
         draw(record, RESULTS)
+    assert not record.broken, record.broken
 
 
 def _described(figures: dict[str, object]) -> str:

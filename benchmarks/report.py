@@ -77,9 +77,16 @@ class Record:
                 for (workload, rival), error in self.failures.items()
             ],
             "targets": [
-                {**target._asdict(), "reached": self.reached(target)} for target in self.targets
+                {**target._asdict(), "reached": _finite(self.reached(target))}
+                for target in self.targets
             ],
         }
+
+    @property
+    def broken(self) -> list[str]:
+        """What may not be at all, and is: runs that were lost or repeated."""
+        never = [target for target in self.targets if target.rival is None and target.bound == 0]
+        return [target.text for target in never if self.reached(target)]
 
     def table(self) -> str:
         parts = [self._figure_lines(), self._failure_lines(), self._target_lines()]
@@ -113,6 +120,7 @@ class Record:
         for target in self.targets:
             reached = self.reached(target)
             if reached is None:
+                lines.append(f"| {target.text} | | | not measured |")
                 continue
             if target.rival is None:
                 met = reached <= target.bound
@@ -153,6 +161,11 @@ class Record:
             panel.axis("off")
         figure.savefig(path, dpi=110)
         plt.close(figure)
+
+
+def _finite(value: float | None) -> float | None:
+    """What JSON has a word for."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _shown(value: float) -> str:

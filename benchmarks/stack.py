@@ -170,26 +170,15 @@ class Stack:
         return expected
 
     async def until_settled(self, count: int) -> int:
-        """Waits until so many runs have ended; when that was."""
-        # Ends its look at the first that has not: to count them all would take what is measured.
-        await self._until(
-            "SELECT CASE WHEN EXISTS ("
-            " SELECT FROM runs WHERE state IN ('armed', 'running', 'retrying')"
-            ") THEN false ELSE (SELECT count(*) >= $1 FROM runs) END",
-            count,
-        )
-        settled_us: int = await self._database.fetchval("SELECT max(finished_at) FROM runs")
-        return max(settled_us, now_us())
-
-    async def latenesses_us(self, since_us: int = 0, until_us: int = 2**52) -> list[int]:
-        """How late each run that was due then went to the socket, as the history has it."""
-        rows = await self._database.fetch(
-            "SELECT lateness_us FROM runs WHERE lateness_us IS NOT NULL"
-            " AND due_at >= $1 AND due_at < $2 ORDER BY 1",
-            since_us,
-            until_us,
-        )
-        return [row["lateness_us"] for row in rows]
+        """Waits until the only shard has written the ends of so many runs; when that was."""
+        # It is asked, not the database: to look at half a million rows would take what is measured.
+        async with asyncio.timeout(PATIENCE_S):
+            while (await self.metrics())['wheelsched_runs_total{state="succeeded"}'] < count:
+                await asyncio.sleep(0.1)
+        settled_us = now_us()
+        ended = await self._database.fetchval("SELECT count(*) FROM runs WHERE state = 'succeeded'")
+        assert ended >= count, "the shard has counted ends that are not written"
+        return settled_us
 
     def shard_usage(self) -> Usage:
         """CPU time and memory of the shard that was started last."""
