@@ -90,8 +90,11 @@ def _outlived(evidence: Evidence, story: Story) -> Iterator[Finding]:
 
 def _should_have_ended(evidence: Evidence, first: Arrival, later: Arrival, again: Arrival) -> bool:
     """Whether a run was sent, then a later one, and by the owner who did that the first again."""
-    if later.token >> 32 != again.token >> 32:
+    epoch = again.token >> 32
+    if later.token >> 32 != epoch:
         return False
+    if first.token >> 32 != epoch and again.attempt <= first.attempt:
+        return False  # by who did not know that it had been sent
     if not first.at_us < later.at_us < again.at_us - SECOND_US:  # it may have been on its way
         return False
     if evidence.times.is_stepped(first.at_us, again.at_us):

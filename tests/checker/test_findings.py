@@ -250,6 +250,20 @@ def test_what_is_tried_again_before_the_next_run_outlives_nothing() -> None:
     assert "outlived" not in check(with_cancel_policy(and_set_back(quiet()), again=27)).names
 
 
+def test_a_next_owner_may_not_know_that_a_run_was_sent() -> None:
+    """The run of 20 s is sent again at 48 s, after that of 40 s, by who took over at 35 s."""
+
+    def names(attempt: int) -> set[str]:
+        history = taken_over(with_cancel_policy(quiet(), again=48))
+        again = {"token": token(2, 9), "attempt": attempt}
+        runs = (replace(one, **again) if one.attempt == 2 else one for one in history.runs)
+        arrived = (replace(one, **again) if one.attempt == 2 else one for one in history.arrivals)
+        return check(replace(history, runs=tuple(runs), arrivals=tuple(arrived))).names
+
+    assert "outlived" not in names(attempt=1)
+    assert "outlived" in names(attempt=2)
+
+
 def test_a_next_owner_may_not_know_that_a_run_was_to_end() -> None:
     history = taken_over(with_cancel_policy(quiet(), again=36))
     later = (replace(one, token=token(2, 9)) if one.attempt == 2 else one for one in history.runs)
