@@ -51,13 +51,12 @@ class Sink(asyncio.Protocol):
         if len(self._pending) < end:
             return False
         body, self._pending = self._pending[head_end:end], self._pending[end:]
-        now_us = time.time_ns() // 1_000
         if body.startswith(b"["):
             run_ids = [element.run_id for element in ELEMENTS.decode(body)]
             answer = msgspec.json.encode([{"run_id": run_id, "ok": True} for run_id in run_ids])
         else:
             run_ids, answer = [_header(head, RUN_ID).decode()], b""
-        self.arrivals.extend((run_id, now_us) for run_id in run_ids)
+        self.arrivals.extend((run_id, time.time_ns() // 1_000) for run_id in run_ids)
         self._transport.write(ANSWER % (len(answer), answer))
         return True
 

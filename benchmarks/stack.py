@@ -169,12 +169,12 @@ class Stack:
             expected |= set(map(format_run_id, keys))
         return expected
 
-    async def until_settled(self, count: int) -> int:
+    async def until_settled(self, count: int, every_s: float = 1.0) -> int:
         """Waits until the only shard has written the ends of so many runs; when that was."""
         # It is asked, not the database: to look at half a million rows would take what is measured.
         async with asyncio.timeout(PATIENCE_S):
             while (await self.metrics())['wheelsched_runs_total{state="succeeded"}'] < count:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(every_s)
         settled_us = now_us()
         ended = await self._database.fetchval("SELECT count(*) FROM runs WHERE state = 'succeeded'")
         assert ended >= count, "the shard has counted ends that are not written"
