@@ -43,7 +43,8 @@ def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
 def is_hindered(evidence: Evidence, story: Story) -> bool:
     """Whether the worker itself may have made runs late: they wait for it, or it is left alone."""
     definitions = story.definitions.values()
-    is_beside = all(one.overlap == "allow" for one in definitions)
+    is_allowed = all(one.overlap == "allow" for one in definitions)
+    is_beside = is_allowed and not evidence.history.is_narrow
     timeout_us = min((one.timeout_us for one in definitions), default=0)
     patience_us = max(timeout_us - SLOW_US, SLOW_US) if is_beside else SLOW_US
     return any(

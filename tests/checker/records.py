@@ -223,6 +223,7 @@ class History(Struct, frozen=True, kw_only=True):
     started_us: int
     healed_us: int
     ended_us: int
+    is_narrow: bool = False  # so few places at a target that its runs wait for each other
     requests: tuple[Request, ...]
     arrivals: tuple[Arrival, ...]
     jobs: tuple[JobRow, ...]

@@ -33,6 +33,7 @@ class Logbook:
     def __init__(self, now_us: Callable[[], int]) -> None:
         self.now_us = now_us
         self.started_us = now_us()
+        self.is_narrow = False
         self.requests: list[Request] = []
         self.arrivals: list[Arrival] = []
         self.faults: list[Fault] = []
@@ -82,6 +83,7 @@ class Logbook:
             started_us=self.started_us,
             healed_us=healed_us,
             ended_us=self.now_us(),
+            is_narrow=self.is_narrow,
             requests=tuple(self.requests),
             arrivals=tuple(self.arrivals),
             jobs=tuple(_jobs(tables)),

@@ -4,6 +4,7 @@ from datetime import datetime
 from random import Random
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wheelsched.core.duration import MINUTE, SECOND
 
@@ -24,12 +25,20 @@ class Setting(Struct, frozen=True, kw_only=True):
     start_us: int = 1_800_000_000 * SECOND
     zone: str | None = None
     refresh_us: int = MINUTE
+    places: int | None = None  # for requests to one target; without it, for as many as there are
 
 
 PLAIN = Setting()
 
 
-def draw_setting(random: Random) -> Setting:
+def draw_setting(seed: int) -> Setting:
+    places = Random(f"{seed} places").choice((None, None, 2, 1))
+    return replace(draw_roomy_setting(seed), places=places)
+
+
+def draw_roomy_setting(seed: int) -> Setting:
+    """One in which nobody waits for a place."""
+    random = Random(f"{seed} setting")
     refresh_us = random.choice(REFRESHES_S) * SECOND
     if random.random() < 0.7:
         return Setting(refresh_us=refresh_us)

@@ -24,7 +24,7 @@ from tests.sim.workers import Road, Workers
 
 from wheelsched.api.drafts import judge_draft
 from wheelsched.clock import DatabaseClock
-from wheelsched.config import ShardConfig
+from wheelsched.config import FairnessConfig, ShardConfig
 from wheelsched.core.egress import NO_EXCEPTIONS
 from wheelsched.core.offset import ClockSample
 from wheelsched.shard.service import Shard, Surroundings
@@ -66,13 +66,14 @@ class Simulation:
     def __init__(self, seed: int, setting: Setting = PLAIN) -> None:
         self.seed = seed
         self._start_us = setting.start_us
-        self._config = ShardConfig(refresh_us=setting.refresh_us)
+        self._config = _config(setting)
         self.clock = VirtualClock(10**15)
         self._began_ns = self.clock.now_ns()
         self.offset_us = 0
         self.store = MemoryStore(self.database_us)
         self.tables = self.store._tables
         self.logbook = Logbook(self.now_us)
+        self.logbook.is_narrow = setting.places is not None
         scene = Scene(self.clock, self.store, self.database_us, self.logbook, setting.zone)
         self.workers = Workers(scene, self.source("workers"))
         self.clients = Clients(scene, self.source("clients"))
@@ -231,3 +232,10 @@ class Simulation:
                     self.logbook.owners_changed(tables, _ended)
 
             setattr(leases, name, noted)
+
+
+def _config(setting: Setting) -> ShardConfig:
+    fairness = FairnessConfig()
+    if setting.places is not None:
+        fairness = FairnessConfig(in_flight_per_origin=setting.places)
+    return ShardConfig(refresh_us=setting.refresh_us, fairness=fairness)
