@@ -7,12 +7,14 @@ runs, once.
 from collections import Counter
 from collections.abc import Iterator
 
+from tests.checker.excuses import whole_since
 from tests.checker.findings import Evidence, Finding
 from tests.checker.oracle import due_times
 from tests.checker.records import Request, RunRow
 from tests.checker.story import Story
 from tests.checker.times import SECOND_US
 
+HOLDING = ("store",)  # what may hold a statement back
 TOLERANCE_US = 20_000  # a backfill is due in the microseconds after it was asked for
 
 
@@ -87,9 +89,14 @@ def _wanted(story: Story, request: Request) -> list[list[int]]:
 
 
 def _may_have_made(evidence: Evidence, request: Request, due_us: int) -> bool:
-    """Whether a run became due while its request was under way; the clock may have been set."""
-    times = evidence.times
-    if times.is_stepped(request.sent_us - SECOND_US, request.answered_us + SECOND_US):
+    """Whether a run became due while its request was under way; the clock may have been set.
+
+    A statement that a fault held back is done after it, though nobody waits for it any more.
+    """
+    times, over_us = evidence.times, request.answered_us
+    if times.faults(request.sent_us, request.answered_us, HOLDING):
+        over_us = whole_since(evidence, request.answered_us, SECOND_US, HOLDING)
+    if times.is_stepped(request.sent_us - SECOND_US, over_us + SECOND_US):
         return True
-    since_us, until_us = map(times.database_us, (request.sent_us, request.answered_us))
+    since_us, until_us = map(times.database_us, (request.sent_us, over_us))
     return since_us - TOLERANCE_US <= due_us <= until_us + TOLERANCE_US

@@ -302,6 +302,24 @@ def test_what_is_in_hand_when_the_clock_is_set_back_seems_to_come() -> None:
     assert is_found(24)
 
 
+def test_a_request_that_a_fault_held_back_is_done_after_it() -> None:
+    """Its client waits for five seconds, and the database is out of reach for ten."""
+    asked = request("trigger", 15, answered_us=at(20), result="unknown")
+    manual = {"trigger": "manual", "due_us": at(25.4), "finished_at_us": at(25.5)}
+    arrived = {"trigger": "manual", "due_us": at(25.4), "scheduled_us": at(25.4)}
+    history = and_also(
+        quiet(),
+        asked,
+        run(25, **manual),
+        arrival(25, **arrived, at_us=at(25.5), answered_us=at(25.5)),
+    )
+    assert "requested_twice" in check(history).names
+    held = Fault(kind="store", from_us=at(14.9), until_us=at(25))
+    assert "requested_twice" not in check(replace(history, faults=(held,))).names
+    before = Fault(kind="store", from_us=at(10), until_us=at(14))
+    assert "requested_twice" in check(replace(history, faults=(before,))).names
+
+
 def test_a_worker_that_answers_too_late_is_left_alone_for_a_while() -> None:
     """So that its runs are late; one that answers at the last moment is not."""
     beside = replace(DEFINITION, overlap="allow", timeout_us=5 * SECOND)
