@@ -138,7 +138,19 @@ def _is_cancelled(case: Case) -> bool:
     """By a client, with its job, or in favour of a later run."""
     by_client = any(request.due_us == case.run.due_us for request in _asked(case, "cancel"))
     is_cancel = any(one.overlap == "cancel" for one in case.story.definitions.values())
-    return by_client or _is_deleted(case) or (is_cancel and bool(_unfinished(case)))
+    return by_client or _is_deleted(case) or (is_cancel and bool(_unfinished(case) or _kept(case)))
+
+
+def _kept(case: Case) -> list[RunRow]:
+    """Those that were about to be sent then, and withdrawn while they waited for a place."""
+    return [
+        other
+        for other in case.others
+        if other.skip_reason in ("deleted", "paused", "edited")
+        and other.armed_at_us is not None
+        and case.evidence.times.instants_us(other.due_us)[0] <= case.at_us + case.tolerance_us
+        and case.at_us <= _known_us(case, other)
+    ]
 
 
 def _is_under_way(case: Case, *verbs: Verb) -> bool:

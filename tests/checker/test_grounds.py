@@ -147,6 +147,17 @@ def test_a_run_is_cancelled_in_favour_of_another_by_that_policy_alone() -> None:
     assert "groundless" in check(history).names
 
 
+def test_a_run_is_cancelled_in_favour_of_one_that_is_withdrawn_as_it_waits_for_a_place() -> None:
+    create = request("create", 0, definition=replace(DEFINITION, overlap="cancel"))
+    history = replace(quiet(), requests=(create, request("delete", 44)))
+    history = changed_run(history, 30, state="cancelled", finished_at_us=at(40))
+    for seconds, is_found in ((44, False), (35, True)):
+        withdrawn = {"state": "skipped", "skip_reason": "deleted", "finished_at_us": at(seconds)}
+        story = changed_run(without(history, 40, arrival_only=True), 40, **withdrawn)
+        grounds = {one.due_us for one in check(story).findings if one.name == "groundless"}
+        assert (at(30) in grounds) is is_found
+
+
 @pytest.mark.parametrize("answer", ["rejected", "gone"])
 def test_what_its_worker_refuses_is_dead(answer: str) -> None:
     history = changed_run(quiet(), 30, state="dead")

@@ -53,7 +53,9 @@ KEPT_BEFORE_PLACES = {
 }
 
 
-KEPT: dict[int, str] = {}
+KEPT: dict[int, str] = {
+    2564: "not the product: a run was cancelled in favour of one that waited for a place",
+}
 
 
 class Verdict(Struct):
