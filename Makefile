@@ -36,7 +36,7 @@ demo: setup ## 20,000 jobs at one instant, a shard killed in the middle, and wha
 # Two more than there are cores: what waits for a lease to end needs none. The order is that of
 # `tests/conftest.py`: the longest first.
 WORKERS := $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
-test: setup ## the tests, a quarter of an hour on two cores
+test: setup ## the tests, ten minutes on two cores
 	$(PYTEST) -m "not long" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-long: setup ## the tests with many more cases each: hours
