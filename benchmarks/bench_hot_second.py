@@ -73,7 +73,7 @@ async def test_hot_second(record: Record, kind: str, runs: int, batch: int) -> N
         with measured_floor() as floor_us:
             await asyncio.sleep(max(due_us / SECOND - time.time() - 0.5, 0))
             armed = stack.shard_usage()
-            settled_us = await stack.until_settled(runs, every_s=0.1)
+            settled_us = await stack.until_settled(runs, every_s=0.25)
         usage = stack.shard_usage()
         arrivals = stack.stop()
     late_us = sorted(arrival.lateness_us for arrival in arrivals)
