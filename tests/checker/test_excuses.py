@@ -320,6 +320,17 @@ def test_a_request_that_a_fault_held_back_is_done_after_it() -> None:
     assert "requested_twice" in check(replace(history, faults=(before,))).names
 
 
+def test_a_job_that_is_resumed_at_the_last_moment_may_be_due_or_not() -> None:
+    """By the clock of who resumes it, which may be ahead of the database's by so little."""
+
+    def is_lost(resumed_s: float) -> bool:
+        history = and_also(quiet(), request("pause", 25), request("resume", resumed_s))
+        return "lost" in check(without(history, 30)).names
+
+    assert not is_lost(29.985)
+    assert is_lost(29.9)
+
+
 def test_a_worker_that_answers_too_late_is_left_alone_for_a_while() -> None:
     """So that its runs are late; one that answers at the last moment is not."""
     beside = replace(DEFINITION, overlap="allow", timeout_us=5 * SECOND)

@@ -55,6 +55,8 @@ KEPT_BEFORE_PLACES = {
 
 KEPT: dict[int, str] = {
     2564: "not the product: a run was cancelled in favour of one that waited for a place",
+    6964: "not the product: a job was due nine milliseconds after it was resumed",
+    8969: "a run that waited for its turn was early when the clock was set back",
 }
 
 

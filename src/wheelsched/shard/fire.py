@@ -113,6 +113,10 @@ class Fire:
     def anchor(self) -> None:
         """Goes on from a clock that was set to another time."""
         self._timetable.anchor()
+        unfinished = self._context.unfinished
+        for run in unfinished.waiting_ahead_of_time(self._context.clock.now_us()):
+            unfinished.take_waiting(run)
+            self._timetable.add(run)
         self.pump()
 
     def doubt(self, job_id: UUID) -> None:

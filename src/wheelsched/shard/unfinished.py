@@ -260,6 +260,11 @@ class Unfinished:
         waiting = self._waiting.get(job_id)
         return waiting[0] if waiting else None
 
+    def waiting_ahead_of_time(self, now_us: int) -> list[ArmedRun]:
+        """What waits for its turn though its time is to come: the clock was set back."""
+        waiting = chain.from_iterable(self._waiting.values())
+        return [run for run in waiting if run.fire_at_us > now_us]
+
     def take_waiting(self, run: ArmedRun) -> None:
         """Lets a run wait no more."""
         waiting = self._waiting[run.key.job_id]

@@ -200,6 +200,25 @@ async def test_a_clock_that_is_set_back_stops_no_refresh(world: Stepping) -> Non
     assert world.times == [pytest.approx(due_s, abs=0.01)]
 
 
+async def test_what_waits_for_its_turn_when_the_clock_is_set_back_waits_for_its_time(
+    world: Stepping,
+) -> None:
+    async def work(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        await world.clock.sleep(16_000_000_000)
+        return [Succeeded(http_status=200)] * len(callbacks)
+
+    world.handler = work
+    await world.register("every 10s", overlap=OverlapPolicy(policy=OnOverlap.QUEUE))
+    world.start()
+    await world.advance(20.5)
+    world.shift_us = -30 * SECOND
+    await world.advance(60)
+    start_s = START_US / SECOND
+    dues_s = [callback.key.due_us / SECOND - start_s for _, callback in world.arrived]
+    assert dues_s[:2] == [10, 20]
+    assert all(at_s >= due_s for at_s, due_s in zip(world.times, dues_s, strict=True))
+
+
 async def test_a_clock_that_is_set_back_stops_no_takeover(world: Stepping) -> None:
     world.start("a")
     world.start("b")
