@@ -98,8 +98,8 @@ class Recheck:
             return False
         state = check.run.state if check and check.run.token == run.token else None
         if check and state is RunState.RETRYING and run.started_us is not None:
-            # It stays live: its outcome was just written. Settle goes on, but if that was by its
-            # worker, who has accepted it and failed before we had written so, knows of no retry.
+            # It stays live: its outcome was just written, and settle goes on. But of a worker that
+            # has accepted it, and failed before that was written, settle knows no retry.
             self._put_retry(check.run)
             return False
         if check is None or state not in OURS:
