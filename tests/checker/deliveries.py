@@ -102,9 +102,11 @@ def _after_the_end(evidence: Evidence, run: RunRow, arrivals: list[Arrival]) -> 
     ends = [run, *evidence.overwritten.get((run.job, run.due_us), ())]
     for end in ends:
         ended_us = evidence.ended_us(end)
-        if ended_us is None or _may_follow(evidence, end):
+        if ended_us is None:
             continue
         for arrival in arrivals:
+            if _may_follow(evidence, end, arrival):
+                continue
             late_us = arrival.at_us - ended_us
             if late_us > tolerance_us(evidence, arrival.at_us) and not is_unsettled(
                 evidence, arrival.at_us
@@ -113,11 +115,13 @@ def _after_the_end(evidence: Evidence, run: RunRow, arrivals: list[Arrival]) -> 
                 yield Finding("sent_after_end", run.job, run.due_us, detail)
 
 
-def _may_follow(evidence: Evidence, end: RunRow) -> bool:
-    """Whether an end is one after which an attempt may be sent all the same."""
+def _may_follow(evidence: Evidence, end: RunRow, arrival: Arrival) -> bool:
+    """Whether an end is one after which an attempt may be sent all the same: one that was claimed
+    before somebody cancelled it too late, and none that was after."""
     if end.state == "skipped" and end.skip_reason in WITHDRAWN:
         return end is not evidence.runs[end.job, end.due_us]  # it gave way
-    return any(
+    is_claimed_before = end.token is not None and arrival.token <= end.token
+    return is_claimed_before and any(
         request.verb == "cancel" and request.due_us == end.due_us and not request.in_time
         for request in evidence.stories[end.job].requests
         if end.state == "cancelled" and request.result != "failed"

@@ -9,11 +9,13 @@ from tests.checker.records import Arrival, RunRow
 from tests.checker.story import Story
 from tests.checker.times import SECOND_US
 
+ONE_AT_A_TIME = ({"skip"}, {"queue"})
+
 
 def check(evidence: Evidence) -> Iterator[Finding]:
     for story in evidence.stories.values():
         policies = {one.overlap for one in story.definitions.values()}
-        if policies == {"skip"}:
+        if policies in ONE_AT_A_TIME:
             yield from _overlapping(evidence, story)
         if policies == {"cancel"}:
             yield from _outlived(evidence, story)

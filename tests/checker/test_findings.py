@@ -243,6 +243,29 @@ def test_a_crowd_may_take_as_long_as_the_design_gives_it(crowd: int, is_found: b
         assert ("too_late" in check(history).names) is not is_excused
 
 
+@pytest.mark.parametrize(
+    ("policy", "is_found"), [("skip", True), ("queue", True), ("allow", False), ("cancel", False)]
+)
+def test_runs_overlap_where_each_waits_for_the_other(policy: str, is_found: bool) -> None:
+    history = with_skip_policy(quiet())
+    create = request("create", 0, definition=replace(DEFINITION, overlap=policy))
+    names = check(replace(history, requests=(create,))).names
+    assert ("overlapping" in names) is is_found
+
+
+@pytest.mark.parametrize(("number", "is_found"), [(30, False), (31, True)])
+def test_a_cancel_that_came_too_late_excuses_what_was_claimed_before(
+    number: int, is_found: bool
+) -> None:
+    """The run of 30 s is cancelled as it goes out, and arrives: as it was claimed, or anew."""
+    history = and_also(
+        changed_run(quiet(), 30, state="cancelled", finished_at_us=at(29.9)),
+        request("cancel", 29.8, due_us=at(30), in_time=False),
+    )
+    names = check(changed_arrival(history, 30, token=token(1, number))).names
+    assert ("sent_after_end" in names) is is_found
+
+
 def test_what_is_tried_again_before_the_next_run_outlives_nothing() -> None:
     assert check(with_cancel_policy(quiet(), again=29)).findings == []
     assert "outlived" not in check(with_cancel_policy(quiet(), again=30.5)).names  # on its way
