@@ -82,21 +82,26 @@ def _outlived(evidence: Evidence, story: Story) -> Iterator[Finding]:
         if arrivals[0].trigger == "schedule"
         and evidence.times.database_us(arrivals[0].at_us) - arrivals[0].due_us < grace_us
     ]
-    for first, *further in runs:
-        for again in further:
+    for arrivals in runs:
+        for again in arrivals:
+            first = _known_since(arrivals, again.token >> 32)
             for later in on_time:
                 if _should_have_ended(evidence, first, later, again):
                     detail = f"attempt {again.attempt}, after {later.due_us}"
                     yield Finding("outlived", story.job, first.due_us, detail)
 
 
+def _known_since(arrivals: list[Arrival], epoch: int) -> Arrival:
+    """The arrival by which an owner knew that a run was sent: one of its own, unless it went on
+    from those before it."""
+    own = next(one for one in arrivals if one.token >> 32 == epoch)
+    return arrivals[0] if own.attempt > arrivals[0].attempt else own
+
+
 def _should_have_ended(evidence: Evidence, first: Arrival, later: Arrival, again: Arrival) -> bool:
     """Whether a run was sent, then a later one, and by the owner who did that the first again."""
-    epoch = again.token >> 32
-    if later.token >> 32 != epoch:
+    if later.token >> 32 != again.token >> 32:
         return False
-    if first.token >> 32 != epoch and again.attempt <= first.attempt:
-        return False  # by who did not know that it had been sent
     if not first.at_us < later.at_us < again.at_us - SECOND_US:  # it may have been on its way
         return False
     if evidence.times.is_stepped(first.at_us, again.at_us):

@@ -287,6 +287,22 @@ def test_a_next_owner_may_not_know_that_a_run_was_sent() -> None:
     assert "outlived" in names(attempt=2)
 
 
+@pytest.mark.parametrize(("begun_s", "is_found"), [(38, True), (41, False)])
+def test_what_a_next_owner_has_begun_itself_ends_by_what_comes_after_that(
+    begun_s: float, is_found: bool
+) -> None:
+    """It sends the run of 20 s as if for the first time, that of 40 s, and then its retry."""
+    history = with_cancel_policy(taken_over(quiet()), again=48)
+    history = and_also(
+        history, arrival(20, token=token(2, 1), at_us=at(begun_s), answered_us=at(begun_s))
+    )
+    arrived = (
+        replace(one, token=token(2, 99)) if one.attempt == 2 else one for one in history.arrivals
+    )
+    names = check(replace(history, arrivals=tuple(arrived))).names
+    assert ("outlived" in names) is is_found
+
+
 def test_a_next_owner_may_not_know_that_a_run_was_to_end() -> None:
     history = taken_over(with_cancel_policy(quiet(), again=36))
     later = (replace(one, token=token(2, 9)) if one.attempt == 2 else one for one in history.runs)

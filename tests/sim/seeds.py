@@ -56,6 +56,7 @@ KEPT_BEFORE_PLACES = {
 KEPT: dict[int, str] = {
     2564: "not the product: a run was cancelled in favour of one that waited for a place",
     6964: "not the product: a job was due nine milliseconds after it was resumed",
+    10457: "not the product: a next owner sent an earlier run after a later one",
     8969: "a run that waited for its turn was early when the clock was set back",
 }
 
