@@ -20,6 +20,7 @@ from tests.faults.world import World, new_world
 
 Strike = Callable[[World], Awaitable[None]]
 Surround = Callable[[AsyncExitStack], Awaitable[tuple[Server, ClockShim | None]]]
+MEETING = ("skip", "queue", "cancel")
 SCALE = float(os.environ.get("FAULTS_SCALE", "1"))
 
 
@@ -32,6 +33,7 @@ class Load(Struct, frozen=True, kw_only=True):
 
     beside: int = 24  # every second, one beside the other
     alone: int = 6  # every second, but never two at once
+    meeting: int = 6  # every second, at a worker that takes longer: each finds another at work
     one_offs: int = 60
     over_s: int = 20
     is_changing: bool = True
@@ -83,12 +85,13 @@ async def observe(scenario: Scenario, server: Server, seed: int = 0) -> Observat
 
 async def _load(load: Load, world: World) -> None:
     """Registers, and waits until it goes round."""
-    url = f"{world.worker.url}/ok"
+    url, uneven_url = f"{world.worker.url}/ok", f"{world.worker.url}/uneven"
     start_us = now_us() + 2_000_000
     step_us = load.over_s * 1_000_000 // max(load.one_offs, 1)
     jobs = {
         **{f"beside-{n}": every_second(url) for n in range(load.beside)},
         **{f"alone-{n}": every_second(url, "skip") for n in range(load.alone)},
+        **{f"meeting-{n}": every_second(uneven_url, MEETING[n % 3]) for n in range(load.meeting)},
         **{f"once-{n}": once_at(start_us + n * step_us, url) for n in range(load.one_offs)},
     }
     if jobs:

@@ -88,7 +88,7 @@ SCENARIOS = [
     Scenario(
         name=f"{'a million' if RUNS == 1_000_000 else f'{RUNS:,} of a million'} runs, no fault",
         strike=million,
-        load=Load(beside=0, alone=0, one_offs=0, is_changing=False),
+        load=Load(beside=0, alone=0, meeting=0, one_offs=0, is_changing=False),
         prepare=without_faults,
         limit_s=900 + 3 * FOR_S,
     )

@@ -22,7 +22,7 @@ SECOND_US = 1_000_000
 
 
 async def nothing(world: World) -> None:
-    await world.until_arrived(60)
+    await world.until_arrived(100)
 
 
 QUIET = Scenario(name="nothing", strike=nothing, load=Load(one_offs=20, over_s=4))
@@ -52,14 +52,41 @@ def test_both_tenants_have_something_to_lose(seen: Observation) -> None:
     assert all(owners[one.job] != one.tenant for one in history.trespasses)
 
 
+def policies(history: History) -> dict[str, str]:
+    """What each job says about overlaps."""
+    asked = history.requests
+    return {one.job: one.definition.overlap for one in asked if one.definition is not None}
+
+
+def waiting(history: History) -> Arrival:
+    """An arrival that had waited for that of another run of its job."""
+    policy = policies(history)
+    return next(
+        arrival
+        for arrival in history.arrivals
+        if policy[arrival.job] == "queue" and arrival.at_us > arrival.due_us + SECOND_US // 4
+    )
+
+
+def test_runs_meet_others_of_their_job(seen: Observation) -> None:
+    """One is skipped, one waits until its worker is free, and one ends the other."""
+    policy = policies(seen.history)
+    ends = {(policy[run.job], run.state, run.skip_reason) for run in seen.history.runs}
+    assert ("skip", "skipped", "overlap") in ends
+    assert ("cancel", "cancelled", None) in ends
+    assert waiting(seen.history).answer == "ok"
+
+
 def plain(history: History) -> Arrival:
-    """An arrival of a job that was registered and never touched again."""
+    """An arrival of a job that was registered and never touched again, and that meets nobody."""
     asked = Counter(request.job for request in history.requests)
     known_us = {request.job: request.answered_us for request in history.requests}
     return next(
         arrival
         for arrival in history.arrivals
-        if asked[arrival.job] == 1 and arrival.due_us > known_us[arrival.job]
+        if asked[arrival.job] == 1
+        and arrival.due_us > known_us[arrival.job]
+        and arrival.url.endswith("/ok")
     )
 
 
@@ -96,6 +123,13 @@ def with_one_twice(history: History) -> History:
     first = plain(history)
     again = replace(first, at_us=first.at_us + 1, token=first.token + (1 << 32))
     return replace(with_another_arrival(history, first, again), faults=())
+
+
+def with_one_beside_another(history: History) -> History:
+    """It has not waited."""
+    waited = waiting(history)
+    others = (arrival for arrival in history.arrivals if arrival != waited)
+    return replace(history, arrivals=(*others, replace(waited, at_us=waited.due_us)))
 
 
 def with_one_armed_twice(history: History) -> History:
@@ -146,6 +180,7 @@ def with_a_trespass_that_was_answered(history: History) -> History:
         (without_a_run, "lost"),
         (with_an_early_one, "early"),
         (with_one_twice, "duplicated"),
+        (with_one_beside_another, "overlapping"),
         (with_one_armed_twice, "armed_twice"),
         (with_an_outcome_of_another, "stale_write"),
         (with_one_unfinished, "stuck"),

@@ -201,6 +201,11 @@ class Callbacks(asyncio.Protocol):
         await asyncio.sleep(0.3)
         self._say(numbers, "ok", PLAIN % (200, b"OK", 0, b""))
 
+    async def uneven(self, numbers: range) -> None:
+        """In every other second longer than that: the next run of its job finds it at work."""
+        await asyncio.sleep(1.3 if int(time.time()) % 2 else 0.1)
+        self._say(numbers, "ok", PLAIN % (200, b"OK", 0, b""))
+
     async def refuse(self, numbers: range) -> None:
         self._say(numbers, "failed", PLAIN % (503, b"Unavailable", 0, b""))
 
@@ -208,7 +213,8 @@ class Callbacks(asyncio.Protocol):
 TEMPERS: dict[str, Callable[[Callbacks, range], Coroutine[None, None, None]]] = {
     name: getattr(Callbacks, name)
     for name in (
-        *("hold", "hang", "drip", "reset", "flood", "redirect", "garbage", "slow", "refuse"),
+        *("hold", "hang", "drip", "reset", "flood", "redirect", "garbage", "slow", "uneven"),
+        "refuse",
     )
 }
 
