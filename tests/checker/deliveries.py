@@ -107,7 +107,7 @@ def _after_the_end(evidence: Evidence, run: RunRow, arrivals: list[Arrival]) -> 
         for arrival in arrivals:
             if _may_follow(evidence, end, arrival):
                 continue
-            late_us = arrival.at_us - ended_us
+            late_us = arrival.at_us - ended_us - _transit_us(evidence, end, arrival)
             if late_us > tolerance_us(evidence, arrival.at_us) and not is_unsettled(
                 evidence, arrival.at_us
             ):
@@ -115,13 +115,22 @@ def _after_the_end(evidence: Evidence, run: RunRow, arrivals: list[Arrival]) -> 
                 yield Finding("sent_after_end", run.job, run.due_us, detail)
 
 
+def _transit_us(evidence: Evidence, end: RunRow, arrival: Arrival) -> int:
+    """How long an attempt may still have been on its way when its run was cancelled."""
+    is_under_way = end.state == "cancelled" and _is_claimed_before(end, arrival)
+    return evidence.history.transit_us if is_under_way else 0
+
+
+def _is_claimed_before(end: RunRow, arrival: Arrival) -> bool:
+    return end.token is not None and arrival.token <= end.token
+
+
 def _may_follow(evidence: Evidence, end: RunRow, arrival: Arrival) -> bool:
     """Whether an end is one after which an attempt may be sent all the same: one that was claimed
     before somebody cancelled it too late, and none that was after."""
     if end.state == "skipped" and end.skip_reason in WITHDRAWN:
         return end is not evidence.runs[end.job, end.due_us]  # it gave way
-    is_claimed_before = end.token is not None and arrival.token <= end.token
-    return is_claimed_before and any(
+    return _is_claimed_before(end, arrival) and any(
         request.verb == "cancel" and request.due_us == end.due_us and not request.in_time
         for request in evidence.stories[end.job].requests
         if end.state == "cancelled" and request.result != "failed"

@@ -224,6 +224,7 @@ class History(Struct, frozen=True, kw_only=True):
     healed_us: int
     ended_us: int
     is_narrow: bool = False  # so few places at a target that its runs wait for each other
+    transit_us: int = 0  # how long a request may be on its way before its worker notes it
     requests: tuple[Request, ...]
     arrivals: tuple[Arrival, ...]
     jobs: tuple[JobRow, ...]

@@ -266,6 +266,20 @@ def test_a_cancel_that_came_too_late_excuses_what_was_claimed_before(
     assert ("sent_after_end" in names) is is_found
 
 
+@pytest.mark.parametrize(
+    ("state", "number", "is_found"),
+    [("cancelled", 30, False), ("cancelled", 31, True), ("succeeded", 30, True)],
+)
+def test_what_was_on_its_way_when_it_was_cancelled_arrives(
+    state: str, number: int, is_found: bool
+) -> None:
+    history = changed_run(quiet(), 30, state=state, finished_at_us=at(29.6))
+    history = changed_arrival(history, 30, token=token(1, number))
+    assert "sent_after_end" in check(history).names
+    names = check(replace(history, transit_us=SECOND // 2)).names
+    assert ("sent_after_end" in names) is is_found
+
+
 def test_what_is_tried_again_before_the_next_run_outlives_nothing() -> None:
     assert check(with_cancel_policy(quiet(), again=29)).findings == []
     assert "outlived" not in check(with_cancel_policy(quiet(), again=30.5)).names  # on its way

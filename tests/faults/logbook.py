@@ -28,6 +28,7 @@ else:
     Connection = asyncpg.Connection
 
 PAGE = 10_000
+TRANSIT_US = 1_000_000  # a worker that is busy reads its new connections later than the others
 LEASE_US = 5_000_000
 COSTLY_US = 3_000_000  # of a lease that is renewed every second, and given up half a second early
 US = "(extract(epoch FROM {0}) * 1000000)::bigint"
@@ -107,6 +108,7 @@ async def read_history(
             started_us=logbook.started_us,
             healed_us=healed_us,
             ended_us=now_us(),
+            transit_us=TRANSIT_US,
             requests=tuple(
                 replace(request, job=ids.get((request.tenant, request.job), request.job))
                 for request in clients.by_id()
