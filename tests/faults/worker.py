@@ -1,7 +1,8 @@
 """A worker in a process of its own, that remembers: `python worker.py LOG TENANT=SECRET…`.
 
-Invariant: what it received is on disk before anything is answered. All that came in one turn of the
-loop is synced at once. Prints its port. A callback is answered in the *temper* that its path names;
+Invariant: what it received is on disk before anything is answered. All that came during one sync is
+synced by the next, and nobody who comes meanwhile waits to be noted: uvloop takes up one connection
+in each turn of the loop. Prints its port. A callback is answered in the *temper* that its path names;
 `POST /calm` makes all of them good-natured, and answers those that were held. It answers whatever
 it is sent, and notes whose secret that was signed with: the checker knows whose it had to be.
 
@@ -42,6 +43,7 @@ class Log:
     def __init__(self, path: str) -> None:
         self._file: IO[bytes] = Path(path).open("ab")  # noqa: SIM115 - as long as the process
         self._waiting: list[Callable[[], object]] = []
+        self._syncing: asyncio.Task[None] | None = None
         self._numbers = 0
 
     def note(self, line: object) -> None:
@@ -56,18 +58,22 @@ class Log:
         return range(first, self._numbers)
 
     def when_synced(self, then: Callable[[], object]) -> None:
-        if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._sync)
         self._waiting.append(then)
+        if self._syncing is None:
+            self._syncing = asyncio.get_running_loop().create_task(self._sync())
 
-    def _sync(self) -> None:
-        self._file.flush()
-        os.fdatasync(self._file.fileno())
-        waiting, self._waiting = self._waiting, []
-        for then in waiting:
-            then()
+    async def _sync(self) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._file.flush()
+            await asyncio.to_thread(os.fdatasync, self._file.fileno())
+            for then in waiting:
+                then()
+        self._syncing = None
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        if self._syncing is not None:
+            await self._syncing
         self._file.close()
 
 
@@ -266,7 +272,7 @@ async def serve(path: str, secrets: Iterable[str]) -> None:
     print(server.sockets[0].getsockname()[1], flush=True)
     await stopped.wait()
     server.close()
-    Callbacks.log.close()
+    await Callbacks.log.close()
 
 
 if __name__ == "__main__":
