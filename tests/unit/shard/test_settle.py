@@ -16,7 +16,7 @@ from wheelsched.ports import Callback, Lease, Route, Settled
 from wheelsched.shard import settle as stage
 from wheelsched.shard.fire import Fire
 
-BATCH = 100  # where a thousand would make no difference but to the time it takes
+BATCH = 20  # where a thousand would make no difference but to the time it takes
 MANY = 250  # more than are written at once
 ONCE = RetryPolicy(max_attempts=1)
 LONG_OPEN = BreakerConfig(failures=5, open_initial_ms=20_000)
@@ -148,20 +148,26 @@ async def test_a_run_that_was_skipped_ended_when_that_was_decided(
 async def test_a_success_is_written_before_the_end_that_a_next_run_has_made_of_it(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Many wait for a slow database, and the next runs of their jobs cancel those that do."""
+    """Many wait for a slow database, each for as long as its worker took longer than others; and
+    the next runs of their jobs cancel those that do."""
     monkeypatch.setattr(stage, "BATCH", BATCH)
     async with World(seed) as world:
         settle = world.store.runs.settle
 
+        async def work(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+            await world.clock.sleep(world.random.randrange(SECOND // 2) * 1_000)
+            return [Succeeded(http_status=200)] * len(callbacks)
+
         async def settle_slowly(settled: Sequence[Settled]) -> set[RunKey]:
-            await world.clock.sleep(world.random.randrange(3 * SECOND) * 1_000)
+            await world.clock.sleep(world.random.randrange(SECOND) * 1_000)
             return await settle(settled)
 
+        world.handler = work
         monkeypatch.setattr(world.store.runs, "settle", settle_slowly)
         cancel = OverlapPolicy(policy=OnOverlap.CANCEL)
         jobs = await world.register_many(["* * * * * *"] * MANY, overlap=cancel)
         world.start()
-        await world.advance(8)
+        await world.advance(12)
         runs = [run for job in jobs for run in await world.runs(job)]
         ended = [run for run in runs if run.state in FINAL_STATES]
         assert len(ended) > MANY
