@@ -2,9 +2,10 @@
 
 Invariant: what it received is on disk before anything is answered. All that came during one sync is
 synced by the next, and nobody who comes meanwhile waits to be noted: uvloop takes up one connection
-in each turn of the loop. Prints its port. A callback is answered in the *temper* that its path names;
-`POST /calm` makes all of them good-natured, and answers those that were held. It answers whatever
-it is sent, and notes whose secret that was signed with: the checker knows whose it had to be.
+in each turn of the loop. Prints its port. A callback is answered in the *temper* that its path
+names; `POST /calm` makes all of them good-natured, and answers those that were held. It answers
+whatever it is sent, and notes whose secret that was signed with: the checker knows whose it had to
+be.
 
 A line of the log is an arrival, or an answer to those of one request: see `records`.
 """

@@ -1,0 +1,111 @@
+"""The pipeline while the clock of the database is set to another time."""
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from tests.unit.shard.workers import accepting
+from tests.unit.shard.world import START_US, World
+
+from wheelsched.core.duration import SECOND
+from wheelsched.core.model import RunState
+from wheelsched.core.outcome import Outcome, Succeeded
+from wheelsched.core.policy import (
+    OnOverlap,
+    OverlapPolicy,
+    RetryPolicy,
+)
+from wheelsched.ports import (
+    Callback,
+    Route,
+)
+
+
+class Stepping(World):
+    """A world whose database clock can be set to another time."""
+
+    shift_us = 0
+
+    def now_us(self) -> int:
+        return super().now_us() + self.shift_us
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Stepping]:
+    async with Stepping() as world:
+        yield world
+
+
+async def test_a_clock_that_is_set_back_stops_no_refresh(world: Stepping) -> None:
+    world.start()
+    await world.advance(5)
+    world.shift_us = -3_600 * SECOND
+    await world.advance(10)
+    due_s = world.now_s + 900  # beyond the horizon: no hint tells of it
+    await world.register(f"+{due_s}")
+    await world.advance(1_000)
+    assert world.times == [pytest.approx(due_s, abs=0.01)]
+
+
+async def test_what_waits_for_its_turn_when_the_clock_is_set_back_waits_for_its_time(
+    world: Stepping,
+) -> None:
+    async def work(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        await world.clock.sleep(16_000_000_000)
+        return [Succeeded(http_status=200)] * len(callbacks)
+
+    world.handler = work
+    await world.register("every 10s", overlap=OverlapPolicy(policy=OnOverlap.QUEUE))
+    world.start()
+    await world.advance(20.5)
+    world.shift_us = -30 * SECOND
+    await world.advance(60)
+    start_s = START_US / SECOND
+    dues_s = [callback.key.due_us / SECOND - start_s for _, callback in world.arrived]
+    assert dues_s[:2] == [10, 20]
+    assert all(at_s >= due_s for at_s, due_s in zip(world.times, dues_s, strict=True))
+
+
+async def test_a_clock_that_is_set_back_stops_no_takeover(world: Stepping) -> None:
+    world.start("a")
+    world.start("b")
+    await world.advance(15)
+    world.shift_us = -3_600 * SECOND
+    await world.advance(30)
+    await world.register_many(["*/10 * * * * *"] * 20)
+    await world.kill("a")
+    await world.advance(60)
+    world.arrived.clear()
+    await world.advance(30)
+    assert len({callback.key.job_id for _, callback in world.arrived}) == 20
+
+
+@pytest.mark.parametrize("shift_us", [3_600 * SECOND, -3_600 * SECOND])
+async def test_a_clock_that_is_set_silences_no_worker(world: Stepping, shift_us: int) -> None:
+    world.handler = accepting
+    job = await world.register("+5", timeout_us=10 * SECOND)
+    world.start()
+    await world.advance(8)
+    ((_, callback),) = world.arrived
+    for number in range(12):
+        assert await world.store.history.heartbeat(world.caller, callback.key, callback.token)
+        if number == 4:
+            world.shift_us = shift_us
+        await world.advance(4)
+    assert await world.states(job) == [RunState.RUNNING]
+    assert len(world.arrived) == 1
+
+
+@pytest.mark.parametrize("has_heartbeat", [False, True])
+async def test_a_clock_that_is_set_back_hides_no_silence(
+    world: Stepping, has_heartbeat: bool
+) -> None:
+    world.handler = accepting
+    job = await world.register("+5", timeout_us=10 * SECOND, retry=RetryPolicy(max_attempts=1))
+    world.start()
+    await world.advance(8)
+    ((_, callback),) = world.arrived
+    if has_heartbeat:
+        assert await world.store.history.heartbeat(world.caller, callback.key, callback.token)
+    world.shift_us = -3_600 * SECOND
+    await world.advance(25)
+    assert await world.states(job) == [RunState.DEAD]
