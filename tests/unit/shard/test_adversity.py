@@ -1,10 +1,9 @@
 """The pipeline when things happen in an order that nobody likes."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
-import pytest
 from msgspec.structs import replace
 from tests.unit.shard.workers import accepting
 from tests.unit.shard.world import START_US, World
@@ -32,12 +31,6 @@ from wheelsched.ports import (
     Route,
     Settled,
 )
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
 
 
 async def test_a_silent_worker_is_left_by_the_next_owner_too(world: World) -> None:

@@ -1,6 +1,6 @@
 """The pipeline among bad jobs, requests that cannot be made, and a store that refuses."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import pytest
@@ -23,12 +23,6 @@ from wheelsched.ports import (
     Settled,
 )
 from wheelsched.shard.fire import OUR_FAULT, Fire
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
 
 
 async def test_a_job_that_cannot_be_understood_stops_no_other(world: World) -> None:

@@ -1,6 +1,6 @@
 """Stage *settle*: what is written of a request's runs, and when."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 import pytest
@@ -32,12 +32,6 @@ ENDINGS: list[tuple[Outcome, RunState]] = [
     (Gone(error="no more"), RunState.DEAD),
     (Succeeded(http_status=200), RunState.SUCCEEDED),
 ]
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
 
 
 async def test_each_run_of_a_request_ends_by_its_own_outcome(world: World) -> None:
