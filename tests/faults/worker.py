@@ -64,12 +64,13 @@ class Log:
             self._syncing = asyncio.get_running_loop().create_task(self._sync())
 
     async def _sync(self) -> None:
+        loop = asyncio.get_running_loop()
         while self._waiting:
             waiting, self._waiting = self._waiting, []
             self._file.flush()
             await asyncio.to_thread(os.fdatasync, self._file.fileno())
             for then in waiting:
-                then()
+                loop.call_soon(then)  # what one of them raises is no other's
         self._syncing = None
 
     async def close(self) -> None:
@@ -168,7 +169,8 @@ class Callbacks(asyncio.Protocol):
     def _say(self, numbers: range, answer: str, data: bytes) -> None:
         answered_us = time.time_ns() // 1_000
         self.log.note([numbers[0], numbers[-1], answer, answered_us])
-        self._transport.write(data)
+        if not self._transport.is_closing():  # whoever asked may be gone
+            self._transport.write(data)
 
     async def hold(self, numbers: range) -> None:
         await self.calm.wait()
