@@ -337,7 +337,7 @@ class Arm:
             ClaimedRetry(retry.key, retry.retry_at_us, tenure.next_token(retry.key.job_id))
             for retry in waiting
             if tenure.may_arm(retry.key.job_id)
-            and not unfinished.is_ruled(retry.key)
+            and not unfinished.put_off(retry.key)
             and not unfinished.left.want(retry.key.job_id, retry)
         ]
         if not claims:

@@ -34,12 +34,18 @@ class Clearance:
             if (_is_in_grace(run, now_us) and begin_alone(run)) or decide(run, now_us)
         ]
 
-    def _decide(self, run: ArmedRun, now_us: int) -> bool:
-        """Whether a run goes out now. If not, it waits for its turn, or is skipped."""
+    def _decide(self, run: ArmedRun, now_us: int, *, has_waited: bool = False) -> bool:
+        """Whether a run goes out now. If not, it waits for its turn, or is skipped.
+
+        One that is past its grace overtakes nobody; but in the line of its job it keeps its place.
+        """
         unfinished = self._context.unfinished
-        if not _is_in_grace(run, now_us) and self._is_misfire(run):
+        is_late = run.is_first and not _is_in_grace(run, now_us)
+        if is_late and self._is_misfire(run):
             self._skip(run, SkipReason.MISFIRE_SKIP)
             return False
+        if is_late and not has_waited:
+            run.lane = Lane.LATE
         if not run.is_first or unfinished.is_idle(run.key.job_id):
             unfinished.begin(run)
             return True
@@ -74,20 +80,18 @@ class Clearance:
         ready = []
         while (run := unfinished.first_waiting(job_id)) is not None:
             unfinished.take_waiting(run)
-            if cleared := self.clear([run], now_us):
-                ready += cleared
+            if self._decide(run, now_us, has_waited=True):
+                ready.append(run)
+                if not _is_in_grace(run, now_us):
+                    run.lane = Lane.LATE
             elif unfinished.first_waiting(job_id) is run:
                 break
         return ready
 
     def _is_misfire(self, run: ArmedRun) -> bool:
-        """Whether a run that is past its grace is skipped for it, by its policy.
-
-        One whose policy is another goes out, but overtakes nobody.
-        """
-        if not run.is_first or run.lane is Lane.LATE:
+        """Whether a run that is past its grace is skipped for it, by its policy."""
+        if run.lane is Lane.LATE:
             return False
-        run.lane = Lane.LATE
         if not self._context.tenure.holds(partition_of(run.key.job_id)):
             return False  # carried over a hand-over: it is sent, whatever happens
         is_scheduled = run.trigger is Trigger.SCHEDULE

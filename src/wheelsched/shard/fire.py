@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from wheelsched.core.duration import MILLISECOND
 from wheelsched.core.model import Lane, RunKey
+from wheelsched.core.offset import STEP_NS
 from wheelsched.core.outcome import Failed, Outcome
 from wheelsched.ports import Dispatcher
 from wheelsched.shard.armed import ArmedRun, Batch
@@ -42,6 +43,7 @@ FEED_TENANT = 100  # of them of one tenant before it is the next one's turn
 START_PORTION = 32  # requests begun in one turn of the loop
 OUR_FAULT = "the request could not be made: a fault of the scheduler, which has logged it"
 NOT_KEEPING_UP = "the target is not keeping up: too many runs wait for it"
+STEP_US = STEP_NS // 1_000  # by less the clock is not set back, but slewed
 FLOWING_US = 100 * MILLISECOND  # after a request was begun, others are about to be
 
 
@@ -106,7 +108,13 @@ class Fire:
             self._queue_alarm.close()
 
     def add(self, run: ArmedRun) -> None:
-        """Sends a run at its time."""
+        """Sends a run at its time.
+
+        The first attempt of a run that is live is one of a run that has ended unheard, and that a
+        person retries; or one that was decided about and not sent. It is decided about anew.
+        """
+        if run.is_first and self._context.unfinished.is_live(run.key):
+            self.ended(run.key)
         self._context.unfinished.arm(run)
         self._timetable.add(run)
 
@@ -133,6 +141,8 @@ class Fire:
         live = self._context.unfinished.find(run.key)
         if live is not None and live.armed is run:  # decided about before it was held
             self._put(Batch(run.route, run.lane, run.priority, run.fire_at_us, [run]))
+        elif self._is_to_come(run.fire_at_us):
+            self._timetable.add(run)
         else:
             self._enqueue([run])
         self.pump()
@@ -141,9 +151,7 @@ class Fire:
         """Puts an attempt that was prepared anew in the place of one that was not sent."""
         new.is_followed = old.is_followed
         self._context.unfinished.forget([old])
-        if new.is_first:
-            self._context.unfinished.end(old.key)
-        else:  # it is live between its attempts too
+        if not new.is_first:  # it is live between its attempts too
             self._context.unfinished.pause(old.key)
         self.add(new)
 
@@ -267,7 +275,7 @@ class Fire:
     def _start(self, batch: Batch) -> None:
         """Begins a request, without what was withdrawn or put in doubt while it was queued."""
         batch.runs = self._certain(batch.runs, is_fresh=True)
-        if not batch.runs:
+        if not batch.runs or self._is_put_back(batch):
             self._queue.done(batch, self._context.tenure.now_us(), failed=None)
             return
         prepared = [run.prepared for run in batch.runs]
@@ -278,6 +286,17 @@ class Fire:
             return
         self._asked.add(asked)
         asked.add_done_callback(partial(self._heard, batch))
+
+    def _is_put_back(self, batch: Batch) -> bool:
+        """Whether its time is to come again, and it waits for that: the clock was set back."""
+        is_early = batch.runs[0].is_first and self._is_to_come(batch.fire_at_us)
+        if is_early:
+            for run in batch.runs:
+                self.add(run)
+        return is_early
+
+    def _is_to_come(self, fire_at_us: int) -> bool:
+        return fire_at_us - self._context.clock.now_us() > STEP_US
 
     def _begin(self, batch: Batch) -> bool:
         """Whether all of it is still to be sent, now that there is a connection."""

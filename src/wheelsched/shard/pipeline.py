@@ -56,7 +56,12 @@ class Pipeline:
         self.settle = settle.Settle(
             context,
             retries,
-            settle.Sequels(self._ended, self._accepted, lambda: self.fire.has_due),
+            settle.Sequels(
+                self._ended,
+                self._accepted,
+                self._reload,
+                lambda: self.fire.has_due,
+            ),
             random,
         )
         self.fire = fire.Fire(
@@ -165,6 +170,9 @@ class Pipeline:
 
     def _accepted(self, run: ArmedRun) -> None:
         self.sweep.watch(run)
+
+    def _reload(self, job_id: UUID) -> None:
+        self.load.ask(job_id)
 
     def _look_again(self, job_id: UUID) -> None:
         self.recheck.look_at_job(job_id)

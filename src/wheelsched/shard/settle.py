@@ -51,6 +51,7 @@ class Sequels(Struct, frozen=True):
 
     ended: Callable[[RunKey, int], None]  # an attempt, and with it the run
     accepted: Callable[[ArmedRun], None]
+    reload: Callable[[UUID], None]  # a job of which a retry may have been asked for meanwhile
     gives_way: Callable[[], bool]
 
 
@@ -284,8 +285,8 @@ class Settle:
     def _written(
         self, report: Report | Ruling, settled: Sequence[Settled], unwritten: Unwritten
     ) -> None:
-        if isinstance(report, Ruling):
-            self._context.unfinished.ruling_written(report.key)
+        if isinstance(report, Ruling) and self._context.unfinished.ruling_written(report.key):
+            self._sequels.reload(report.key.job_id)
         if any(unwritten):
             settled = [written for written in settled if self._is_written(written, unwritten)]
         for ending, alike in groupby(settled, attrgetter("ending")):

@@ -218,9 +218,7 @@ class TakeUp:
             if isinstance(run, Ruling):
                 self._outlets.settle(run)
                 continue
-            if run.is_first:  # decided about anew: who carried it until now does so no more
-                self._context.unfinished.end(run.key)
-            else:
+            if not run.is_first:
                 self._context.unfinished.revive(run.key, run.token)
             self._outlets.fire(run)
 

@@ -8,6 +8,7 @@ without an attempt stays known until that is written: until then the database sa
 """
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -48,7 +49,8 @@ class Unfinished:
         self._armed: dict[UUID, dict[RunKey, ArmedRun]] = {}
         self._waiting: dict[UUID, list[ArmedRun]] = {}
         self._live: dict[UUID, tuple[LiveRun, ...]] = {}
-        self._ruled: set[RunKey] = set()
+        self._ruled = Counter[RunKey]()  # and how often: an end may be decided under two tokens
+        self._put_off: set[RunKey] = set()  # those of them with a retry that is to be looked for
         self._claims: list[Claiming] = []
         self._armed_count = 0
         self._live_count = 0
@@ -123,7 +125,7 @@ class Unfinished:
 
     def rule(self, key: RunKey) -> None:
         """Notes that an end was decided for a run, which the database does not know yet."""
-        self._ruled.add(key)
+        self._ruled[key] += 1
         for claim in self._claims:
             if key in claim.keys:
                 claim.given_up.add(key)
@@ -146,15 +148,28 @@ class Unfinished:
     @property
     def ruled(self) -> Collection[RunKey]:
         """The runs whose end was decided, and is still to be written."""
-        return self._ruled
+        return self._ruled.keys()
 
     def is_ruled(self, key: RunKey) -> bool:
         """Whether an end was decided for the run, and is still to be written."""
         return key in self._ruled
 
-    def ruling_written(self, key: RunKey) -> None:
-        """The database knows of the end that was decided for a run."""
-        self._ruled.discard(key)
+    def put_off(self, key: RunKey) -> bool:
+        """Whether a retry is of a run that is ruled: it may be void then, or asked for since."""
+        if key in self._ruled:
+            self._put_off.add(key)
+        return key in self._ruled
+
+    def ruling_written(self, key: RunKey) -> bool:
+        """The database knows of the end that was decided for a run. True when a retry of it was
+        put off meanwhile, and none is ruled any more."""
+        self._ruled[key] -= 1
+        if self._ruled[key]:
+            return False
+        del self._ruled[key]
+        has_retry = key in self._put_off
+        self._put_off.discard(key)
+        return has_retry
 
     def has_ruled(self, partitions: Collection[int]) -> bool:
         """Whether the database is still to learn of an end in one of the partitions."""

@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.shard.workers import Slow
 from tests.unit.shard.world import START_US, World
 
+from wheelsched.config import FairnessConfig, ShardConfig
 from wheelsched.core import overlap
 from wheelsched.core.duration import MINUTE, SECOND
 from wheelsched.core.model import Run, RunKey, RunState, SkipReason, Trigger
 from wheelsched.core.outcome import Failed, Outcome, Succeeded
-from wheelsched.core.policy import OnOverlap, OverlapPolicy, RetryPolicy
+from wheelsched.core.policy import MisfirePolicy, OnOverlap, OverlapPolicy, RetryPolicy
 from wheelsched.ports import Callback, ClaimedRetry, Lease, RequestedRun, Route
+
+QUEUE = OverlapPolicy(policy=OnOverlap.QUEUE)
 
 
 async def test_overlap_skip_never_has_two(world: World) -> None:
@@ -33,6 +37,60 @@ async def test_overlap_queue_runs_them_one_after_the_other(world: World) -> None
     assert [callback.key.due_us for _, callback in world.arrived] == sorted(
         callback.key.due_us for _, callback in world.arrived
     )
+
+
+async def test_a_queue_that_is_slower_than_its_schedule_keeps_its_order(world: World) -> None:
+    """Also when those in front have waited past their grace."""
+    world.handler = Slow(world, 2)
+    await world.register("* * * * * *", overlap=QUEUE, misfire=MisfirePolicy(grace_us=5 * SECOND))
+    world.start()
+    await world.advance(60)
+    dues_us = [callback.key.due_us for _, callback in world.arrived]
+    assert dues_us == [START_US + second * SECOND for second in range(1, len(dues_us) + 1)]
+    assert len(dues_us) > 25
+
+
+async def test_a_queue_of_those_past_their_grace_has_a_bound_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overlap, "MAX_QUEUED", 10)
+    world.handler = Slow(world, 30)
+    policy = MisfirePolicy(grace_us=5 * SECOND)
+    job = await world.register("* * * * * *", overlap=QUEUE, misfire=policy)
+    world.start()
+    await world.advance(120)
+    waiting = [run for run in await world.runs(job) if run.state is RunState.ARMED]
+    assert sum(run.due_us <= world.now_us() for run in waiting) <= 15
+    assert SkipReason.QUEUE_FULL in {run.skip_reason for run in await world.runs(job)}
+
+
+async def test_a_queue_goes_on_when_what_it_waits_for_is_made_anew(world: World) -> None:
+    """A backfill waits for a place, a run on time for the backfill, and their job is edited."""
+
+    async def answer(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        if callbacks[0].key.job_id == blocker.job_id:
+            await world.clock.sleep(15 * SECOND * 1_000)
+        return [Succeeded(http_status=200)] * len(callbacks)
+
+    world.handler = answer
+    blocker = await world.register("+5", "blocker")
+    job = await world.register("*/10 * * * * *", overlap=QUEUE)
+    world.start(config=ShardConfig(fairness=FairnessConfig(in_flight_per_origin=1)))
+    await world.advance(6)
+    backfill = RequestedRun(key=RunKey(job.job_id, world.now_us() + 1), trigger=Trigger.BACKFILL)
+    await world.store.history.request(world.caller, [backfill])
+    await world.advance(1)
+    world.line.is_deaf = True
+    await world.advance(0.5)
+    edited = replace(job, version=job.version + 1)
+    await world.store.jobs.edit(world.caller, edited, None, is_rescheduled=False)
+    await world.advance(4.5)  # the run of 10 s waits
+    world.line.is_deaf = False
+    await world.advance(30)
+    states = {run.due_us: run.state for run in await world.runs(job)}
+    assert states[backfill.key.due_us] is RunState.SUCCEEDED
+    assert states[START_US + 10 * SECOND] is RunState.SUCCEEDED
+    assert states[START_US + 40 * SECOND] is RunState.SUCCEEDED
 
 
 async def test_overlap_cancel_ends_the_older_run(world: World) -> None:

@@ -6,18 +6,13 @@ import pytest
 from tests.unit.shard.workers import accepting
 from tests.unit.shard.world import START_US, World
 
+from wheelsched.config import FairnessConfig, ShardConfig
 from wheelsched.core.duration import SECOND
-from wheelsched.core.model import RunState
+from wheelsched.core.model import RunKey, RunState
 from wheelsched.core.outcome import Outcome, Succeeded
-from wheelsched.core.policy import (
-    OnOverlap,
-    OverlapPolicy,
-    RetryPolicy,
-)
-from wheelsched.ports import (
-    Callback,
-    Route,
-)
+from wheelsched.core.policy import OnOverlap, OverlapPolicy, RetryPolicy
+from wheelsched.ports import Callback, Checked, Route
+from wheelsched.shard.freshness import Freshness
 
 
 class Stepping(World):
@@ -63,6 +58,40 @@ async def test_what_waits_for_its_turn_when_the_clock_is_set_back_waits_for_its_
     dues_s = [callback.key.due_us / SECOND - start_s for _, callback in world.arrived]
     assert dues_s[:2] == [10, 20]
     assert all(at_s >= due_s for at_s, due_s in zip(world.times, dues_s, strict=True))
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_what_came_due_by_a_clock_that_was_set_back_waits_for_its_time(
+    world: Stepping, monkeypatch: pytest.MonkeyPatch, is_held: bool
+) -> None:
+    """It waits for a place, or for a last look, when the shard learns that its clock was wrong."""
+
+    async def answer(_: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
+        if callbacks[0].key.job_id == blocker.job_id:
+            await world.clock.sleep(25 * SECOND * 1_000)
+        return [Succeeded(http_status=200)] * len(callbacks)
+
+    recheck = world.store.runs.recheck
+
+    async def recheck_slowly(keys: Sequence[RunKey]) -> list[Checked]:
+        await world.clock.sleep(10 * SECOND * 1_000)
+        return await recheck(keys)
+
+    world.handler = answer
+    blocker = await world.register("+5", "blocker")
+    await world.register("+19.8")
+    places = 10 if is_held else 1
+    world.start(config=ShardConfig(fairness=FairnessConfig(in_flight_per_origin=places)))
+    await world.advance(19.5)
+    if is_held:
+        monkeypatch.setattr(Freshness, "covers", lambda *_: False)
+        world.line.runs.recheck = recheck_slowly
+    world.shift_us = -30 * SECOND
+    await world.advance(20)
+    assert len(world.times) == 1
+    monkeypatch.undo()
+    await world.advance(40)
+    assert world.times[1:] == [pytest.approx(19.8, abs=0.2 if is_held else 0.01)]
 
 
 async def test_a_clock_that_is_set_back_stops_no_takeover(world: Stepping) -> None:

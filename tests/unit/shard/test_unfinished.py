@@ -207,3 +207,15 @@ def test_what_runs_elsewhere_has_no_attempt_here() -> None:
     unfinished.end(sent.key)
     unfinished.end(sent.key)
     assert unfinished.live_count == 1
+
+
+def test_an_end_that_was_decided_twice_is_unwritten_until_both_are() -> None:
+    unfinished, key = Unfinished(), armed(1).key
+    unfinished.rule(key)
+    unfinished.rule(key)
+    assert unfinished.put_off(key)
+    assert not unfinished.ruling_written(key)
+    assert unfinished.is_ruled(key)
+    assert unfinished.ruling_written(key)  # there is a retry to look for
+    assert not unfinished.knows(key)
+    assert not unfinished.put_off(key)
