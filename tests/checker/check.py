@@ -39,7 +39,7 @@ Independent of the product: it imports nothing of it. `records` says what it rea
 | `fired_while_cancelled` | fired though a cancel was in time |
 | `untold`              | fired after the answer to a change that did not say so |
 | `old_self`            | fired as it was before an edit of a second before |
-| `overlapping`         | two live runs under `overlap=skip` |
+| `overlapping`         | two live runs under `overlap=skip` or `queue` |
 | `outlived`            | tried again after a later run under `overlap=cancel` |
 | `cross_tenant`        | a run at another tenant's worker, in its name, or signed by its secret; |
 |                       | or a job of another tenant that was not kept from who asked for it |

@@ -3,13 +3,21 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.checker.excuses import TOLERANCE_US, is_unsettled, tolerance_us, unwritten_by
+from tests.checker.excuses import (
+    TOLERANCE_US,
+    is_unsettled,
+    tolerance_us,
+    unwritten_by,
+    whole_since,
+)
 from tests.checker.findings import Evidence, Finding, Report
 from tests.checker.records import FINAL, Arrival, RunRow
 from tests.checker.story import Story
 from tests.checker.times import SECOND_US
 
 WITHDRAWN = ("paused", "edited")  # before it was sent; when it is due after all, another is
+HEARD_US = 5 * SECOND_US  # by when whoever is to send a run has heard that it was cancelled
+DEAFENING = ("crash", "freeze", "store", "deaf", "stall")
 SLACK_US = SECOND_US  # a timeout counts from when it was sent, which nobody here has seen
 
 
@@ -131,7 +139,10 @@ def _may_follow(evidence: Evidence, end: RunRow, arrival: Arrival) -> bool:
     if end.state == "skipped" and end.skip_reason in WITHDRAWN:
         return end is not evidence.runs[end.job, end.due_us]  # it gave way
     return _is_claimed_before(end, arrival) and any(
-        request.verb == "cancel" and request.due_us == end.due_us and not request.in_time
+        request.verb == "cancel"
+        and request.due_us == end.due_us
+        and not request.in_time
+        and arrival.at_us <= whole_since(evidence, request.answered_us, HEARD_US, DEAFENING)
         for request in evidence.stories[end.job].requests
         if end.state == "cancelled" and request.result != "failed"
     )

@@ -9,13 +9,13 @@ from tests.checker.records import Arrival, RunRow
 from tests.checker.story import Story
 from tests.checker.times import SECOND_US
 
-ONE_AT_A_TIME = ({"skip"}, {"queue"})
+ONE_AT_A_TIME = {"skip", "queue"}
 
 
 def check(evidence: Evidence) -> Iterator[Finding]:
     for story in evidence.stories.values():
         policies = {one.overlap for one in story.definitions.values()}
-        if policies in ONE_AT_A_TIME:
+        if policies <= ONE_AT_A_TIME:
             yield from _overlapping(evidence, story)
         if policies == {"cancel"}:
             yield from _outlived(evidence, story)
@@ -59,9 +59,12 @@ def _is_live(evidence: Evidence, run: RunRow, arrivals: list[Arrival], at_us: in
 def _is_forgotten(evidence: Evidence, arrivals: list[Arrival], at_us: int) -> bool:
     """Whether the next owner could not know that a run was sent: its outcome was not written.
 
-    It goes out again, and is live from then on.
+    It goes out again, and is live from then on. Of a further attempt it knew that there was one
+    before.
     """
     sent = [one for one in arrivals if one.at_us < at_us][-1]
+    if sent.attempt > arrivals[0].attempt:
+        return False
     tenure = evidence.tenure_of(sent)
     if tenure is None or tenure.ended != "taken_over" or tenure.until_us is None:
         return False
@@ -84,18 +87,22 @@ def _outlived(evidence: Evidence, story: Story) -> Iterator[Finding]:
     ]
     for arrivals in runs:
         for again in arrivals:
-            first = _known_since(arrivals, again.token >> 32)
+            first = _known_since(evidence, arrivals, again.token >> 32)
             for later in on_time:
                 if _should_have_ended(evidence, first, later, again):
                     detail = f"attempt {again.attempt}, after {later.due_us}"
                     yield Finding("outlived", story.job, first.due_us, detail)
 
 
-def _known_since(arrivals: list[Arrival], epoch: int) -> Arrival:
-    """The arrival by which an owner knew that a run was sent: one of its own, unless it went on
-    from those before it."""
+def _known_since(evidence: Evidence, arrivals: list[Arrival], epoch: int) -> Arrival:
+    """The arrival by which an owner knew that a run was sent: one of its own, if it has taken over
+    from who had sent it and it went out as if for the first time."""
     own = next(one for one in arrivals if one.token >> 32 == epoch)
-    return arrivals[0] if own.attempt > arrivals[0].attempt else own
+    before = [one for one in arrivals if one.token >> 32 < epoch]
+    if not before or own.attempt > arrivals[0].attempt:
+        return arrivals[0]
+    tenure = evidence.tenure_of(before[-1])
+    return arrivals[0] if tenure is not None and tenure.ended == "released" else own
 
 
 def _should_have_ended(evidence: Evidence, first: Arrival, later: Arrival, again: Arrival) -> bool:

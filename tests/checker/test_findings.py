@@ -253,16 +253,23 @@ def test_runs_overlap_where_each_waits_for_the_other(policy: str, is_found: bool
     assert ("overlapping" in names) is is_found
 
 
-@pytest.mark.parametrize(("number", "is_found"), [(30, False), (31, True)])
-def test_a_cancel_that_came_too_late_excuses_what_was_claimed_before(
-    number: int, is_found: bool
+@pytest.mark.parametrize(
+    ("number", "arrives_s", "is_found"), [(30, 30, False), (31, 30, True), (30, 36, True)]
+)
+def test_a_cancel_that_came_too_late_excuses_what_was_claimed_before_for_a_while(
+    number: int, arrives_s: float, is_found: bool
 ) -> None:
     """The run of 30 s is cancelled as it goes out, and arrives: as it was claimed, or anew."""
     history = and_also(
         changed_run(quiet(), 30, state="cancelled", finished_at_us=at(29.9)),
         request("cancel", 29.8, due_us=at(30), in_time=False),
     )
-    names = check(changed_arrival(history, 30, token=token(1, number))).names
+    arrives_us = at(arrives_s)
+    names = check(
+        changed_arrival(
+            history, 30, token=token(1, number), at_us=arrives_us, answered_us=arrives_us
+        )
+    ).names
     assert ("sent_after_end" in names) is is_found
 
 
@@ -301,12 +308,18 @@ def test_a_next_owner_may_not_know_that_a_run_was_sent() -> None:
     assert "outlived" in names(attempt=2)
 
 
-@pytest.mark.parametrize(("begun_s", "is_found"), [(38, True), (41, False)])
+@pytest.mark.parametrize(
+    ("begun_s", "ended", "is_found"),
+    [(38, "taken_over", True), (41, "taken_over", False), (41, "released", True)],
+)
 def test_what_a_next_owner_has_begun_itself_ends_by_what_comes_after_that(
-    begun_s: float, is_found: bool
+    begun_s: float, ended: str, is_found: bool
 ) -> None:
-    """It sends the run of 20 s as if for the first time, that of 40 s, and then its retry."""
+    """It sends the run of 20 s as if for the first time, that of 40 s, and then its retry. Of what
+    was given over to it, it knows that it was sent."""
     history = with_cancel_policy(taken_over(quiet()), again=48)
+    first, second = history.tenures
+    history = replace(history, tenures=(replace(first, ended=ended), second))
     history = and_also(
         history, arrival(20, token=token(2, 1), at_us=at(begun_s), answered_us=at(begun_s))
     )
@@ -315,6 +328,25 @@ def test_what_a_next_owner_has_begun_itself_ends_by_what_comes_after_that(
     )
     names = check(replace(history, arrivals=tuple(arrived))).names
     assert ("outlived" in names) is is_found
+
+
+@pytest.mark.parametrize(("attempt", "is_found"), [(1, False), (2, True)])
+def test_a_next_owner_knows_of_a_further_attempt_that_there_was_one_before(
+    attempt: int, is_found: bool
+) -> None:
+    """The run of 30 s was sent, which was unwritten at the takeover: it goes again, after that of
+    40 s. If it had failed before, that was written."""
+    crash = Fault(kind="crash", from_us=at(34), until_us=at(34), shard=SHARD)
+    sent = {"attempt": attempt}
+    history = replace(without(taken_over(quiet()), 30), faults=(crash,))
+    history = and_also(
+        history,
+        *(arrival(30, attempt=number, answer="failed") for number in range(1, attempt)),
+        arrival(30, token=token(1, 31), at_us=at(33.9), answered_us=None, answer="none", **sent),
+        arrival(30, token=token(2, 5), at_us=at(43), answered_us=at(44), **sent),
+        run(30, attempt=attempt, token=token(2, 5), shard="second", finished_at_us=at(44)),
+    )
+    assert ("overlapping" in check(history).names) is is_found
 
 
 def test_a_next_owner_may_not_know_that_a_run_was_to_end() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ SECOND_US = 1_000_000
 
 
 async def nothing(world: World) -> None:
-    await world.until_arrived(100)
+    await world.until_arrived(160)
 
 
 QUIET = Scenario(name="nothing", strike=nothing, load=Load(one_offs=20, over_s=4))
@@ -59,12 +60,28 @@ def policies(history: History) -> dict[str, str]:
 
 
 def waiting(history: History) -> Arrival:
-    """An arrival that had waited for that of another run of its job."""
+    """An arrival that had waited until another run of its job had ended."""
     policy = policies(history)
     return next(
-        arrival
-        for arrival in history.arrivals
-        if policy[arrival.job] == "queue" and arrival.at_us > arrival.due_us + SECOND_US // 4
+        later
+        for earlier, later in permutations(history.arrivals, 2)
+        if earlier.job == later.job
+        and policy[later.job] == "queue"
+        and earlier.answer == later.answer == "ok"
+        and earlier.at_us < later.due_us < (earlier.answered_us or 0) - SECOND_US // 4
+    )
+
+
+def ended(history: History) -> tuple[Arrival, Arrival]:
+    """An arrival that failed, and that of a later run of its job by which it was cancelled."""
+    policy = policies(history)
+    return next(
+        (first, later)
+        for first, later in permutations(history.arrivals, 2)
+        if first.job == later.job
+        and policy[first.job] == "cancel"
+        and first.answer == "failed"
+        and first.at_us < later.due_us < later.at_us
     )
 
 
@@ -74,7 +91,7 @@ def test_runs_meet_others_of_their_job(seen: Observation) -> None:
     ends = {(policy[run.job], run.state, run.skip_reason) for run in seen.history.runs}
     assert ("skip", "skipped", "overlap") in ends
     assert ("cancel", "cancelled", None) in ends
-    assert waiting(seen.history).answer == "ok"
+    assert waiting(seen.history) != ended(seen.history)[0]
 
 
 def plain(history: History) -> Arrival:
@@ -132,6 +149,14 @@ def with_one_beside_another(history: History) -> History:
     return replace(history, arrivals=(*others, replace(waited, at_us=waited.due_us)))
 
 
+def with_one_that_outlived_another(history: History) -> History:
+    """It is tried again after that by which it was cancelled."""
+    first, later = ended(history)
+    at_us = later.at_us + 2 * SECOND_US
+    again = replace(first, attempt=2, token=first.token + 50, at_us=at_us, answered_us=at_us)
+    return replace(history, arrivals=(*history.arrivals, again))
+
+
 def with_one_armed_twice(history: History) -> History:
     return replace(history, runs=(*history.runs, plain_run(history)))
 
@@ -181,6 +206,7 @@ def with_a_trespass_that_was_answered(history: History) -> History:
         (with_an_early_one, "early"),
         (with_one_twice, "duplicated"),
         (with_one_beside_another, "overlapping"),
+        (with_one_that_outlived_another, "outlived"),
         (with_one_armed_twice, "armed_twice"),
         (with_an_outcome_of_another, "stale_write"),
         (with_one_unfinished, "stuck"),

@@ -211,9 +211,14 @@ class Callbacks(asyncio.Protocol):
         self._say(numbers, "ok", PLAIN % (200, b"OK", 0, b""))
 
     async def uneven(self, numbers: range) -> None:
-        """In every other second longer than that: the next run of its job finds it at work."""
-        await asyncio.sleep(1.3 if int(time.time()) % 2 else 0.1)
-        self._say(numbers, "ok", PLAIN % (200, b"OK", 0, b""))
+        """In every other second longer than that, so that the next run of its job finds it at work;
+        and in one of four it fails, so that the next finds it waiting for another attempt."""
+        second = int(time.time())
+        await asyncio.sleep(1.3 if second % 2 else 0.1)
+        if second % 4 == 2:
+            await self.refuse(numbers)
+        else:
+            self._say(numbers, "ok", PLAIN % (200, b"OK", 0, b""))
 
     async def refuse(self, numbers: range) -> None:
         self._say(numbers, "failed", PLAIN % (503, b"Unavailable", 0, b""))

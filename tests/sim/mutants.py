@@ -21,6 +21,7 @@ from wheelsched.clock import DatabaseClock
 from wheelsched.core import misfire, overlap
 from wheelsched.core.lease import LeaseTerms, Watch
 from wheelsched.core.model import Run, RunKey
+from wheelsched.core.policy import OnOverlap, OverlapPolicy
 from wheelsched.ports import (
     Adoption,
     Caller,
@@ -211,6 +212,19 @@ def change_drops_what_is_late(_: Simulation) -> Iterator[None]:
 @mutant("overlapping", faults=("crash",))
 def overlap_not_decided(_: Simulation) -> Iterator[None]:
     with patch.object(overlap, "decide", lambda *_, **__: overlap.Fire()):
+        yield
+
+
+@mutant("overlapping", faults=("crash",))
+def queue_not_kept(_: Simulation) -> Iterator[None]:
+    decide = overlap.decide
+
+    def decide_unless_queued(policy: OverlapPolicy, **circumstances: Any) -> overlap.Decision:
+        if policy.policy is OnOverlap.QUEUE:
+            return overlap.Fire()
+        return decide(policy, **circumstances)
+
+    with patch.object(overlap, "decide", decide_unless_queued):
         yield
 
 
