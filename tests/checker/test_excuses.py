@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 from tests.checker.check import check
+from tests.checker.eventful import taken_over
 from tests.checker.quiet import (
     DEFINITION,
     SECOND,
@@ -19,7 +20,7 @@ from tests.checker.quiet import (
     without,
 )
 from tests.checker.records import ClockError, Fault, History, Life, Offset
-from tests.checker.test_findings import CASES, taken_over
+from tests.checker.test_findings import CASES
 
 
 def test_a_duplicate_that_a_fault_explains_is_counted_instead() -> None:

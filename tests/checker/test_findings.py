@@ -5,12 +5,10 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 from tests.checker.check import check
+from tests.checker.eventful import killed, taken_over, with_cancel_policy, with_skip_policy
 from tests.checker.quiet import (
     DEFINITION,
-    PARTITION,
     SECOND,
-    SHARD,
-    START,
     and_also,
     arrival,
     at,
@@ -22,81 +20,9 @@ from tests.checker.quiet import (
     token,
     without,
 )
-from tests.checker.records import Fault, History, Life, Offset, PartitionRow, Schedule, Tenure
+from tests.checker.records import Fault, History, Schedule
 
 MANUAL = at(15) + 1
-
-
-def with_skip_policy(history: History) -> History:
-    return and_also(
-        without(history, 30),
-        arrival(30, at_us=at(30), answer="ok", answered_us=at(43)),
-        run(30, finished_at_us=at(43)),
-    )
-
-
-def with_cancel_policy(history: History, again: float = 35) -> History:
-    """The run of 20 s fails, and is tried again later."""
-    create = request("create", 0, definition=replace(DEFINITION, overlap="cancel"))
-    history = changed_arrival(replace(history, requests=(create,)), 20, answer="failed")
-    return and_also(
-        changed_run(history, 20, token=token(1, 99), attempt=2, finished_at_us=at(again)),
-        arrival(20, attempt=2, token=token(1, 99), at_us=at(again), answered_us=at(again)),
-    )
-
-
-def and_set_back(history: History) -> History:
-    """At 19.5 s, to 4.5 s: the run of 10 s was sent before that of 20 s, and seems to come."""
-    return replace(history, offsets=(Offset(from_us=at(19.5), offset_us=-15 * SECOND),))
-
-
-def taken_over(history: History) -> History:
-    """At 35 s, by another shard."""
-    first, second = "shard", "second"
-    return replace(
-        history,
-        tenures=(
-            Tenure(
-                partition=PARTITION,
-                epoch=1,
-                shard=first,
-                from_us=START,
-                until_us=at(35),
-                ended="taken_over",
-            ),
-            Tenure(partition=PARTITION, epoch=2, shard=second, from_us=at(35)),
-        ),
-        partitions=(PartitionRow(partition=PARTITION, epoch=2),),
-        runs=tuple(
-            replace(one, token=token(2, 1), shard=second) if one.due_us > at(35) else one
-            for one in history.runs
-        ),
-        arrivals=tuple(
-            replace(one, token=token(2, 1)) if one.due_us > at(35) else one
-            for one in history.arrivals
-        ),
-    )
-
-
-def killed(history: History, after_s: float) -> History:
-    """At 19 s; the run of 20 s is fired by another shard so many seconds later."""
-    fired_us = at(19 + after_s)
-    late = {"at_us": fired_us, "answered_us": fired_us, "token": token(2, 1)}
-    history = replace(
-        taken_over(history),
-        faults=(Fault(kind="crash", from_us=at(19), until_us=at(19), shard=SHARD),),
-        lives=(
-            Life(from_us=START, until_us=at(19), is_killed=True, shards=(SHARD,)),
-            Life(from_us=START, shards=("second",)),
-        ),
-    )
-    history = without(without(history, 30), 20)
-    return and_also(
-        history,
-        arrival(20, **late),
-        run(20, token=token(2, 1), shard="second", armed_at_us=at(36), finished_at_us=fired_us),
-        run(30, state="skipped", skip_reason="overlap", token=None, armed_at_us=None),
-    )
 
 
 def with_owner(history: History, **fields: object) -> History:
@@ -244,16 +170,6 @@ def test_a_crowd_may_take_as_long_as_the_design_gives_it(crowd: int, is_found: b
 
 
 @pytest.mark.parametrize(
-    ("policy", "is_found"), [("skip", True), ("queue", True), ("allow", False), ("cancel", False)]
-)
-def test_runs_overlap_where_each_waits_for_the_other(policy: str, is_found: bool) -> None:
-    history = with_skip_policy(quiet())
-    create = request("create", 0, definition=replace(DEFINITION, overlap=policy))
-    names = check(replace(history, requests=(create,))).names
-    assert ("overlapping" in names) is is_found
-
-
-@pytest.mark.parametrize(
     ("number", "arrives_s", "is_found"), [(30, 30, False), (31, 30, True), (30, 36, True)]
 )
 def test_a_cancel_that_came_too_late_excuses_what_was_claimed_before_for_a_while(
@@ -285,78 +201,6 @@ def test_what_was_on_its_way_when_it_was_cancelled_arrives(
     assert "sent_after_end" in check(history).names
     names = check(replace(history, transit_us=SECOND // 2)).names
     assert ("sent_after_end" in names) is is_found
-
-
-def test_what_is_tried_again_before_the_next_run_outlives_nothing() -> None:
-    assert check(with_cancel_policy(quiet(), again=29)).findings == []
-    assert "outlived" not in check(with_cancel_policy(quiet(), again=30.5)).names  # on its way
-    assert "outlived" in check(with_cancel_policy(quiet(), again=31.5)).names
-    assert "outlived" not in check(with_cancel_policy(and_set_back(quiet()), again=27)).names
-
-
-def test_a_next_owner_may_not_know_that_a_run_was_sent() -> None:
-    """The run of 20 s is sent again at 48 s, after that of 40 s, by who took over at 35 s."""
-
-    def names(attempt: int) -> set[str]:
-        history = taken_over(with_cancel_policy(quiet(), again=48))
-        again = {"token": token(2, 9), "attempt": attempt}
-        runs = (replace(one, **again) if one.attempt == 2 else one for one in history.runs)
-        arrived = (replace(one, **again) if one.attempt == 2 else one for one in history.arrivals)
-        return check(replace(history, runs=tuple(runs), arrivals=tuple(arrived))).names
-
-    assert "outlived" not in names(attempt=1)
-    assert "outlived" in names(attempt=2)
-
-
-@pytest.mark.parametrize(
-    ("begun_s", "ended", "is_found"),
-    [(38, "taken_over", True), (41, "taken_over", False), (41, "released", True)],
-)
-def test_what_a_next_owner_has_begun_itself_ends_by_what_comes_after_that(
-    begun_s: float, ended: str, is_found: bool
-) -> None:
-    """It sends the run of 20 s as if for the first time, that of 40 s, and then its retry. Of what
-    was given over to it, it knows that it was sent."""
-    history = with_cancel_policy(taken_over(quiet()), again=48)
-    first, second = history.tenures
-    history = replace(history, tenures=(replace(first, ended=ended), second))
-    history = and_also(
-        history, arrival(20, token=token(2, 1), at_us=at(begun_s), answered_us=at(begun_s))
-    )
-    arrived = (
-        replace(one, token=token(2, 99)) if one.attempt == 2 else one for one in history.arrivals
-    )
-    names = check(replace(history, arrivals=tuple(arrived))).names
-    assert ("outlived" in names) is is_found
-
-
-@pytest.mark.parametrize(("attempt", "is_found"), [(1, False), (2, True)])
-def test_a_next_owner_knows_of_a_further_attempt_that_there_was_one_before(
-    attempt: int, is_found: bool
-) -> None:
-    """The run of 30 s was sent, which was unwritten at the takeover: it goes again, after that of
-    40 s. If it had failed before, that was written."""
-    crash = Fault(kind="crash", from_us=at(34), until_us=at(34), shard=SHARD)
-    sent = {"attempt": attempt}
-    history = replace(without(taken_over(quiet()), 30), faults=(crash,))
-    history = and_also(
-        history,
-        *(arrival(30, attempt=number, answer="failed") for number in range(1, attempt)),
-        arrival(30, token=token(1, 31), at_us=at(33.9), answered_us=None, answer="none", **sent),
-        arrival(30, token=token(2, 5), at_us=at(43), answered_us=at(44), **sent),
-        run(30, attempt=attempt, token=token(2, 5), shard="second", finished_at_us=at(44)),
-    )
-    assert ("overlapping" in check(history).names) is is_found
-
-
-def test_a_next_owner_may_not_know_that_a_run_was_to_end() -> None:
-    history = taken_over(with_cancel_policy(quiet(), again=36))
-    later = (replace(one, token=token(2, 9)) if one.attempt == 2 else one for one in history.runs)
-    arrived = (
-        replace(one, token=token(2, 9)) if one.attempt == 2 else one for one in history.arrivals
-    )
-    history = replace(history, runs=tuple(later), arrivals=tuple(arrived))
-    assert "outlived" not in check(history).names
 
 
 @pytest.mark.parametrize(("seconds", "is_found"), [(41.5, False), (43, True), (50, True)])

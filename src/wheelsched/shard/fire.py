@@ -275,7 +275,7 @@ class Fire:
     def _start(self, batch: Batch) -> None:
         """Begins a request, without what was withdrawn or put in doubt while it was queued."""
         batch.runs = self._certain(batch.runs, is_fresh=True)
-        if not batch.runs or self._is_put_back(batch):
+        if not batch.runs or self._put_back(batch):
             self._queue.done(batch, self._context.tenure.now_us(), failed=None)
             return
         prepared = [run.prepared for run in batch.runs]
@@ -287,8 +287,8 @@ class Fire:
         self._asked.add(asked)
         asked.add_done_callback(partial(self._heard, batch))
 
-    def _is_put_back(self, batch: Batch) -> bool:
-        """Whether its time is to come again, and it waits for that: the clock was set back."""
+    def _put_back(self, batch: Batch) -> bool:
+        """Lets a batch wait for its time if that is to come again: the clock was set back."""
         is_early = batch.runs[0].is_first and self._is_to_come(batch.fire_at_us)
         if is_early:
             for run in batch.runs:
