@@ -39,6 +39,23 @@ async def test_acquiring_again_keeps_the_epoch(world: World) -> None:
     assert [row.epoch for row in again] == [1]
 
 
+async def test_who_acquires_a_partition_learns_which_epoch_was_released(world: World) -> None:
+    first, second = [await world.leases.join(uuid4(), TTL_US) for _ in range(2)]
+    (owned,) = await world.leases.acquire(first, [7])
+    assert owned.released_epoch == 0
+    await world.leases.release(first, [7])
+    (taken,) = await world.leases.acquire(second, [7])
+    assert (taken.epoch, taken.released_epoch) == (owned.epoch + 1, owned.epoch)
+
+
+async def test_a_lease_that_ends_with_its_partitions_releases_none(world: World) -> None:
+    first, second = [await world.leases.join(uuid4(), TTL_US) for _ in range(2)]
+    (owned,) = await world.leases.acquire(first, [7])
+    await world.leases.leave(first)
+    (taken,) = await world.leases.acquire(second, [7])
+    assert (taken.epoch, taken.released_epoch) == (owned.epoch + 1, 0)
+
+
 async def test_a_released_partition_goes_to_the_next_with_a_higher_epoch(world: World) -> None:
     first = await world.own_all()
     second = await world.leases.join(uuid4(), TTL_US)

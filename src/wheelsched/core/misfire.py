@@ -71,6 +71,18 @@ def decide(policy: MisfirePolicy, schedule: Schedule, due_us: int, now_us: int) 
     return Decision(skip=missed.skip, fires=(*missed.fires, *on_time), next_due_us=cursor_us)
 
 
+def skip_reason(
+    policy: MisfirePolicy, schedule: Schedule, due_us: int, now_us: int
+) -> SkipReason | None:
+    """Why a run that was claimed and never sent does not fire any more; None: it does."""
+    timeline = _Timeline(schedule, due_us)
+    skip = _missed(policy, timeline, now_us).skip  # a stretch that begins with this run
+    if skip is None:
+        return None
+    past_window_us = timeline.last_meant_before(now_us - policy.window_us)
+    return SkipReason.PAST_WINDOW if past_window_us is not None else _SKIP_REASONS[policy.policy]
+
+
 class _Missed(NamedTuple):
     """What becomes of the due times past their grace."""
 

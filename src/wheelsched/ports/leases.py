@@ -40,6 +40,7 @@ class Ownership(Struct, frozen=True):
     partition: int
     owner: UUID | None
     epoch: int
+    released_epoch: int = 0  # the last one whose owner released it; told to who acquires it
 
 
 class Survey(Struct, frozen=True):

@@ -1,8 +1,9 @@
 """Sweep: what was left behind is taken up, in the background, and at once where it is wanted.
 
 Invariant: the runs of a job are taken up together, while no hand-over is under way: first those
-that are live, then those that are sent. A run that was claimed and may not have been sent is sent,
-under a new token; one that a worker or another shard has in hand is watched.
+that are live, then those that are sent. A run that was claimed and may have been sent is sent,
+under a new token, however late; one that is known not to have been sent goes by its misfire policy;
+one that a worker or another shard has in hand is watched.
 
 A shard that dies may leave hundreds of thousands of armed runs. They are taken up in small batches,
 the earliest first; a job that has something new to arm waits for its own runs alone.
@@ -18,7 +19,9 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wheelsched.core.model import UNFINISHED_STATES, Job, Run, RunKey, RunState
+from wheelsched.core import misfire
+from wheelsched.core.compile import compile_schedule
+from wheelsched.core.model import UNFINISHED_STATES, Job, Lane, Run, RunKey, RunState, Trigger
 from wheelsched.core.partition import partition_of
 from wheelsched.ports import Adoption, Checked, Retry
 from wheelsched.shard.armed import SOON_US, ArmedRun
@@ -200,13 +203,35 @@ class TakeUp:
         prepared: list[ArmedRun | Ruling] = []
         async for portion in in_portions(self._context.clock, won, TURN):
             for job, run in portion:
-                token = tokens[run.key]
-                adopted = replace(run, lane=adopted_lane(run, job, now_us), token=token)
-                made = self._preparation.prepare(job, adopted, token)
+                made = self._prepare_one(job, run, tokens[run.key], now_us)
                 if isinstance(made, ArmedRun):
                     made.is_followed = run.key in followed
                 prepared.append(made)
         return prepared
+
+    def _prepare_one(self, job: Job, run: Run, token: int, now_us: int) -> ArmedRun | Ruling:
+        """What is known not to have been sent goes by its misfire policy; the rest is sent."""
+        adopted = replace(run, lane=adopted_lane(run, job, now_us), token=token)
+        if self._may_misfire(run):
+            schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)
+            reason = misfire.skip_reason(job.misfire, schedule, run.due_us, now_us)
+            if reason is not None:
+                return Ruling(key=run.key, token=token, state=RunState.SKIPPED, skip_reason=reason)
+        return self._preparation.prepare(job, adopted, token)
+
+    def _may_misfire(self, run: Run) -> bool:
+        """Whether a run was armed for its due time, and left unsent by a shard that released it.
+
+        In the late lane is what misfire has decided about before, or a person has retried.
+        """
+        return (
+            run.state is RunState.ARMED
+            and run.trigger is Trigger.SCHEDULE
+            and run.lane is Lane.ON_TIME
+            and not run.has_begun
+            and run.token is not None
+            and self._context.tenure.was_released(run.job_id, run.token)
+        )
 
     def _send(self, prepared: Sequence[ArmedRun | Ruling], given_up: Collection[RunKey]) -> None:
         """In one turn of the loop: so those of one route go out in few requests."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from wheelsched.core.lease import LeaseTerms, Trust
 from wheelsched.core.partition import partition_of
-from wheelsched.core.token import first_token, next_token
+from wheelsched.core.token import first_token, next_token, split_token
 from wheelsched.ports import Clock, Lease, Ownership
 
 
@@ -20,6 +20,7 @@ class Holding(Struct):
 
     epoch: int
     token: int
+    released_epoch: int = 0  # the last one whose owner released it
     is_ready: bool = False  # its unfinished runs are known: new ones may be armed
 
 
@@ -75,7 +76,9 @@ class Tenure:
         """Notes what the database says is ours, and gives what was not known to be."""
         gained = [each for each in owned if each.partition not in self._holdings]
         for each in gained:
-            self._holdings[each.partition] = Holding(each.epoch, first_token(each.epoch))
+            self._holdings[each.partition] = Holding(
+                each.epoch, first_token(each.epoch), each.released_epoch
+            )
         return [each.partition for each in gained]
 
     def ready(self, partitions: Iterable[int]) -> None:
@@ -96,6 +99,14 @@ class Tenure:
         """Whether the job is ours, and everything unfinished of its partition is known."""
         holding = self._holdings.get(partition_of(job_id))
         return holding is not None and holding.is_ready
+
+    def was_released(self, job_id: UUID, token: int) -> bool:
+        """Whether whoever issued the token has released the job's partition since.
+
+        What it left armed was never sent; what a dead shard left may have been.
+        """
+        holding = self._holdings.get(partition_of(job_id))
+        return holding is not None and split_token(token).epoch == holding.released_epoch
 
     def next_token(self, job_id: UUID) -> int:
         """A token for an attempt of a job that is ours."""

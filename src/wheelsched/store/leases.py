@@ -59,7 +59,10 @@ class PostgresLeases:
             )
         if partitions and not rows:
             await refuse_old(self._database, lease)
-        return [Ownership(row["partition"], lease.shard_id, row["epoch"]) for row in rows]
+        return [
+            Ownership(row["partition"], lease.shard_id, row["epoch"], row["released_epoch"])
+            for row in rows
+        ]
 
     async def release(
         self, lease: Lease, partitions: Collection[int], *, is_leaving: bool = False

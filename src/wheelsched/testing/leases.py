@@ -61,7 +61,7 @@ class MemoryLeases:
                 row.owner = lease.shard_id
                 row.epoch += 1
             if row.owner == lease.shard_id:
-                owned.append(Ownership(partition, lease.shard_id, row.epoch))
+                owned.append(Ownership(partition, lease.shard_id, row.epoch, row.released_epoch))
         return owned
 
     async def release(
@@ -79,6 +79,7 @@ class MemoryLeases:
         for partition in partitions:
             row = self._tables.partitions[partition]
             if row.owner == lease.shard_id:
+                row.released_epoch = row.epoch
                 self._tables.free(partition)
         return Lease(lease.shard_id, shard.fence)
 

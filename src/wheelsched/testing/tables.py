@@ -37,6 +37,7 @@ class PartitionRow(Struct):
     epoch: int = 0
     live_since_us: int = -(1 << 62)
     marked_by: int = 0
+    released_epoch: int = 0
 
 
 class TimerRow(Struct):

@@ -34,7 +34,7 @@ UPDATE partitions
 SET owner = fence.shard_id, epoch = epoch + (owner IS NULL)::integer
 FROM fence
 WHERE partition = ANY ($3::smallint[]) AND (owner IS NULL OR owner = fence.shard_id)
-RETURNING partition, epoch;
+RETURNING partition, epoch, released_epoch;
 
 -- name: release
 -- Raising the fence changes a key: it waits for the statements in flight under the old one. Sent
@@ -49,7 +49,7 @@ WITH before AS MATERIALIZED (
     WHERE shards.shard_id = before.shard_id AND before.fence = $2
     RETURNING shards.shard_id
 ), freed AS (
-    UPDATE partitions SET owner = NULL
+    UPDATE partitions SET owner = NULL, released_epoch = epoch
     FROM raised
     WHERE partition = ANY ($3::smallint[]) AND owner = raised.shard_id
     RETURNING partition

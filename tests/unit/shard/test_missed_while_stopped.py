@@ -1,0 +1,83 @@
+"""Runs that were armed when the last shard stopped, and missed before the next one started."""
+
+import pytest
+from tests.unit.shard.world import World
+
+from wheelsched.core.duration import MINUTE, SECOND
+from wheelsched.core.model import Job, RunState, SkipReason
+from wheelsched.core.policy import MisfirePolicy, OnMisfire, OnOverlap, OverlapPolicy
+
+STOPPED_S = 120
+
+
+async def stop_and_start(world: World, misfire: MisfirePolicy) -> Job:
+    """Stops the only shard in the middle of a job of every second, and starts another later."""
+    allow = OverlapPolicy(policy=OnOverlap.ALLOW)
+    job = await world.register("* * * * * *", misfire=misfire, overlap=allow)
+    world.start("a")
+    await world.advance(20.5)
+    await world.stop("a")
+    world.arrived.clear()
+    await world.advance(STOPPED_S)
+    world.start("b")
+    await world.advance(10)
+    return job
+
+
+def missed_s(world: World, misfire: MisfirePolicy) -> list[float]:
+    """How late each callback was that arrived past its grace."""
+    start_us = world.now_us() - int(world.now_s * SECOND)
+    late_s = [at_s - (one.key.due_us - start_us) / SECOND for at_s, one in world.arrived]
+    return [late for late in late_s if late > misfire.grace_us / SECOND]
+
+
+async def test_skip_sends_nothing_that_was_missed(world: World) -> None:
+    misfire = MisfirePolicy(policy=OnMisfire.SKIP, grace_us=SECOND)
+    job = await stop_and_start(world, misfire)
+    assert missed_s(world, misfire) == []
+    runs = await world.runs(job)
+    assert {run.skip_reason for run in runs} == {None, SkipReason.MISFIRE_SKIP}
+
+
+async def test_once_sends_the_latest_alone(world: World) -> None:
+    misfire = MisfirePolicy(policy=OnMisfire.ONCE, grace_us=SECOND)
+    job = await stop_and_start(world, misfire)
+    assert len(missed_s(world, misfire)) == 1
+    runs = await world.runs(job)
+    assert {run.skip_reason for run in runs} == {None, SkipReason.SUPERSEDED}
+
+
+async def test_all_sends_no_more_than_max_missed(world: World) -> None:
+    misfire = MisfirePolicy(policy=OnMisfire.ALL, grace_us=SECOND, max_missed=5)
+    job = await stop_and_start(world, misfire)
+    assert len(missed_s(world, misfire)) == 5
+    runs = await world.runs(job)
+    assert {run.skip_reason for run in runs} == {None, SkipReason.MAX_MISSED}
+
+
+async def test_past_the_window_nothing_is_sent(world: World) -> None:
+    misfire = MisfirePolicy(policy=OnMisfire.ALL, grace_us=SECOND, window_us=MINUTE)
+    await stop_and_start(world, misfire)
+    assert max(missed_s(world, misfire)) <= 61
+
+
+@pytest.mark.parametrize("choice", list(OnMisfire))
+async def test_every_due_time_has_an_end(world: World, choice: OnMisfire) -> None:
+    job = await stop_and_start(world, MisfirePolicy(policy=choice, grace_us=SECOND))
+    runs = await world.runs(job)
+    ended = [run for run in runs if run.state in {RunState.SUCCEEDED, RunState.SKIPPED}]
+    assert sum(run.missed_count or 1 for run in ended) >= int(world.now_s)
+
+
+async def test_what_a_crash_left_is_sent_however_late(world: World) -> None:
+    """Nobody knows whether it was sent before: at least once includes it."""
+    misfire = MisfirePolicy(policy=OnMisfire.SKIP, grace_us=SECOND)
+    await world.register("* * * * * *", misfire=misfire)
+    world.start("a")
+    await world.advance(20.5)
+    await world.kill("a")
+    world.arrived.clear()
+    await world.advance(STOPPED_S)
+    world.start("b")
+    await world.advance(10)
+    assert missed_s(world, misfire)
