@@ -2,12 +2,16 @@
 
 Invariant: this file shares no code and no idea with wheelsched. It tries every day and every
 time of day against the rule, asks zoneinfo which instants that is, and cuts the list.
+
+The days follow RFC 5545, section 3.3.10. Whether its table says that a part expands or limits, a
+day is in when every part that is written admits it, and BYDAY admits it when any of its days
+does. A frequency of a day or more takes what is not written from DTSTART.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from itertools import product
+from itertools import groupby, product
 from zoneinfo import ZoneInfo
 
 from tests.property.oracle import EPOCH, instants_of
@@ -32,27 +36,38 @@ class Stamp:
 
 @dataclass
 class Recurrence:
-    """A rule of daily frequency or below, and what bounds it."""
+    """A rule, and what bounds it."""
 
     start: Stamp
     frequency: str
     interval: int = 1
+    week_start: str = "MO"
+    months: list[int] = field(default_factory=list)
+    week_numbers: list[int] = field(default_factory=list)
+    year_days: list[int] = field(default_factory=list)
+    month_days: list[int] = field(default_factory=list)
     weekdays: list[str] = field(default_factory=list)
     hours: list[int] = field(default_factory=list)
     minutes: list[int] = field(default_factory=list)
     seconds: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
     count: int | None = None
     until: Stamp | None = None
     excluded: list[Stamp] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        parts = [f"FREQ={self.frequency}", f"INTERVAL={self.interval}"]
+        parts = [f"FREQ={self.frequency}", f"INTERVAL={self.interval}", f"WKST={self.week_start}"]
         for name, values in (
+            ("BYMONTH", self.months),
+            ("BYWEEKNO", self.week_numbers),
+            ("BYYEARDAY", self.year_days),
+            ("BYMONTHDAY", self.month_days),
             ("BYDAY", self.weekdays),
             ("BYHOUR", self.hours),
             ("BYMINUTE", self.minutes),
             ("BYSECOND", self.seconds),
+            ("BYSETPOS", self.positions),
         ):
             if values:
                 parts.append(f"{name}={','.join(map(str, values))}")
@@ -77,16 +92,82 @@ class Recurrence:
         hours = self.hours or (range(24) if is_hourly or all_minutes else [start.hour])
         minutes = self.minutes or (range(60) if all_minutes else [start.minute])
         seconds = self.seconds or (range(60) if all_seconds else [start.second])
-        for offset in range(-1, days):
-            day = start.date() + timedelta(days=offset)
-            if self.weekdays and WEEKDAYS[day.weekday()] not in self.weekdays:
-                continue
-            if self.frequency == "DAILY" and offset % self.interval:
-                continue
+        for day in self.days(start.date(), days):
             for hour, minute, second in product(hours, minutes, seconds):
                 wall = datetime.combine(day, time(hour, minute, second))
                 if self._is_in_step(wall, start):
                     yield wall
+
+    def days(self, start: date, days: int) -> Iterator[date]:
+        """Every day of the rule from the day before `start` on."""
+        first, end = start - timedelta(days=1), start + timedelta(days=days)
+        # Whole years, because BYSETPOS counts in whole periods.
+        since, until = date(first.year, 1, 1), date(end.year + 1, 1, 1)
+        if not self.positions:
+            since, until = first, end
+        tried = (since + timedelta(days=offset) for offset in range((until - since).days))
+        found = (day for day in tried if self._is_day_in_step(day, start) and self._has(day, start))
+        if self.positions:
+            found = self._at_positions(found)
+        return (day for day in found if first <= day < end)
+
+    def _at_positions(self, days: Iterator[date]) -> Iterator[date]:
+        width = {"YEARLY": 1, "MONTHLY": 2}[self.frequency]
+        for _, group in groupby(days, key=lambda day: (day.year, day.month)[:width]):
+            members = list(group)
+            for index, day in enumerate(members):
+                if index + 1 in self.positions or index - len(members) in self.positions:
+                    yield day
+
+    def _is_day_in_step(self, day: date, start: date) -> bool:
+        week_start = WEEKDAYS.index(self.week_start)
+        apart = {
+            "YEARLY": day.year - start.year,
+            "MONTHLY": 12 * (day.year - start.year) + day.month - start.month,
+            "WEEKLY": (week_of(day, week_start) - week_of(start, week_start)).days // 7,
+            "DAILY": (day - start).days,
+        }
+        return apart.get(self.frequency, 0) % self.interval == 0
+
+    def _has(self, day: date, start: date) -> bool:
+        """Whether every part admits a day."""
+        named = self.week_numbers or self.year_days or self.month_days or self.weekdays
+        months, month_days, weekdays = self.months, self.month_days, self.weekdays
+        if self.frequency == "WEEKLY" and not named:
+            weekdays = [WEEKDAYS[start.weekday()]]
+        elif self.frequency == "MONTHLY" and not named:
+            month_days = [start.day]
+        elif self.frequency == "YEARLY" and not named:
+            months, month_days = months or [start.month], [start.day]
+        elif self.week_numbers and not (self.year_days or month_days or weekdays):
+            weekdays = [WEEKDAYS[start.weekday()]]
+        in_year = day.timetuple().tm_yday, (date(day.year, 12, 31) - day).days + 1
+        in_month = day.day, (next_month(day) - day).days
+        return (
+            (not months or day.month in months)
+            and (not self.week_numbers or self._has_week(day))
+            and (not self.year_days or is_among(in_year, self.year_days))
+            and (not month_days or is_among(in_month, month_days))
+            and (not weekdays or any(self._is_weekday(day, each) for each in weekdays))
+        )
+
+    def _has_week(self, day: date) -> bool:
+        """Whether BYWEEKNO has the week of a day: it is of the year that has its fourth day."""
+        fourth = week_of(day, WEEKDAYS.index(self.week_start)) + timedelta(days=3)
+        before = (fourth - date(fourth.year, 1, 1)).days // 7
+        behind = (date(fourth.year, 12, 31) - fourth).days // 7
+        return is_among((before + 1, behind + 1), self.week_numbers)
+
+    def _is_weekday(self, day: date, written: str) -> bool:
+        if WEEKDAYS[day.weekday()] != written[-2:]:
+            return False
+        if len(written) == 2:
+            return True
+        is_monthly = self.frequency == "MONTHLY" or self.months
+        first = day.replace(day=1) if is_monthly else date(day.year, 1, 1)
+        after = next_month(day) if is_monthly else date(day.year + 1, 1, 1)
+        before, behind = (day - first).days // 7, (after - day).days - 1
+        return is_among((before + 1, behind // 7 + 1), [int(written[:-2])])
 
     def _is_in_step(self, wall: datetime, start: datetime) -> bool:
         if self.frequency not in SLOTS or self.interval == 1:
@@ -95,6 +176,23 @@ class Recurrence:
         midnight = datetime.combine(start.date(), time.min)
         index = (wall - midnight) // timedelta(seconds=slot)
         return (index - (start - midnight) // timedelta(seconds=slot)) % self.interval == 0
+
+
+def week_of(day: date, week_start: int) -> date:
+    """The first day of the week of a day."""
+    while day.weekday() != week_start:
+        day -= timedelta(days=1)
+    return day
+
+
+def next_month(day: date) -> date:
+    """The first day of the month after that of a day."""
+    return (day.replace(day=1) + timedelta(days=31)).replace(day=1)
+
+
+def is_among(place: tuple[int, int], numbers: list[int]) -> bool:
+    """Whether a place, counted from the front and from the back, has one of the numbers."""
+    return place[0] in numbers or -place[1] in numbers
 
 
 def due(rule: Recurrence, key: str, gap: str, overlap: str, days: int) -> list[int]:

@@ -4,10 +4,10 @@ Invariant: a `Rule` that this module returns can be expanded. Its numbers are in
 the RFC, its parts may stand together, and an interval below a day either divides the day or
 has no hours, minutes and seconds to meet.
 
-As in dateutil, DTSTART itself is due only where the rule matches it, and BYWEEKNO without BYDAY
-is the whole week. Narrower than the RFC: one RRULE, no RDATE, no EXRULE, not both COUNT and
-UNTIL, BYSETPOS only for the days of a month or a year. Wider: an UNTIL without a time includes
-its whole day, and an EXDATE without a time excludes it, whatever DTSTART is.
+Where it differs from the RFC: DTSTART itself is due only where the rule matches it. Narrower: one
+RRULE, no RDATE, no EXRULE, not both COUNT and UNTIL, BYSETPOS only for the days of a month or a
+year. Wider: an UNTIL without a time includes its whole day, and an EXDATE without a time excludes
+it, whatever DTSTART is.
 """
 
 import re

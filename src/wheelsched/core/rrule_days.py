@@ -86,7 +86,9 @@ def _parts(rule: Rule, start: date) -> DayParts:
     month_days, months, weekdays = rule.month_days, rule.months, rule.weekdays
     if not (rule.year_days or month_days or weekdays):
         match rule.frequency:
-            case "YEARLY" if not rule.week_numbers:
+            case "YEARLY" if rule.week_numbers:
+                weekdays = (Weekday(start.weekday()),)
+            case "YEARLY":
                 month_days, months = (start.day,), months or (start.month,)
             case "MONTHLY":
                 month_days = (start.day,)

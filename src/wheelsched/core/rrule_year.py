@@ -2,24 +2,25 @@
 
 Invariant: the answer depends on the BY parts and the year alone, not on DTSTART or the interval.
 
-The days of a year are the bits of one integer, January 1 the lowest.
+The days of a year are the bits of one integer, January 1 the lowest. Each BY part is such a mask:
+a day must be in all of them, and BYDAY, plain or numbered, is the union of its days. Whether RFC
+5545 says that a part expands or limits makes no difference, because a part that is not written
+admits every day.
 """
 
 from calendar import isleap
-from collections.abc import Iterator
-from datetime import date, datetime, timedelta
+from collections.abc import Iterable
+from datetime import date, timedelta
 from typing import Final
 
-from dateutil import rrule as dateutil
 from msgspec import Struct
 
 from wheelsched.core.rrule import Weekday
 
 LONGEST_YEAR: Final = 366
 
-# From any month of any year this leads past the last year, so that dateutil expands one period
-# and stops. Left to itself it searches for the next match until the year 9999.
-_ONLY_ONCE: Final = 12 * 9999
+Span = tuple[int, int]
+"""Days [first, end) of a year, counted from January 1."""
 
 
 class DayParts(Struct, frozen=True, kw_only=True):
@@ -37,36 +38,80 @@ class DayParts(Struct, frozen=True, kw_only=True):
 
 def expand_year(parts: DayParts, year: int) -> int:
     """The days of a year that the BY parts admit."""
-    mask = (1 << 365 + isleap(year)) - 1
-    if parts.months or parts.year_days or parts.month_days or parts.weekdays:
-        january = date(year, 1, 1)
-        mask = sum({1 << (day - january).days for day in _expanded_by_dateutil(parts, year)})
-    return mask & _weeks_mask(parts, year) if parts.week_numbers else mask
+    whole = (0, 365 + isleap(year))
+    months = _months(year)
+    named = [months[number - 1] for number in parts.months]
+    mask = _days_mask([whole])
+    if parts.months:
+        mask &= _days_mask(named)
+    if parts.week_numbers:
+        mask &= _weeks_mask(parts, year)
+    if parts.year_days:
+        mask &= _numbered_mask([whole], parts.year_days)
+    if parts.month_days:
+        mask &= _numbered_mask(months, parts.month_days)
+    if parts.weekdays:
+        # A number counts in the months of BYMONTH, in each month, or else in the year.
+        spans = named or (months if parts.is_monthly else [whole])
+        mask &= _weekdays_mask(parts.weekdays, spans, date(year, 1, 1).weekday())
+    if parts.positions:
+        mask &= _positions_mask(mask, months if parts.is_monthly else [whole], parts.positions)
+    return mask
 
 
-def _expanded_by_dateutil(parts: DayParts, year: int) -> Iterator[date]:
-    # Below the month, a frequency is nothing but a filter of the days of a year.
-    for month in (parts.months or range(1, 13)) if parts.is_monthly else [1]:
-        for moment in dateutil.rrule(
-            dateutil.MONTHLY if parts.is_monthly else dateutil.YEARLY,
-            dtstart=datetime(year, month, 1),  # noqa: DTZ001 - a wall clock has no zone
-            interval=_ONLY_ONCE,
-            bysetpos=parts.positions or None,
-            bymonth=parts.months or None,
-            bymonthday=parts.month_days or None,
-            byyearday=parts.year_days or None,
-            # Any day of a week: without it, dateutil would take the day of `dtstart`.
-            byweekday=[dateutil.weekday(day.weekday, day.nth) for day in parts.weekdays]
-            or (None if parts.year_days or parts.month_days else range(7)),
-        ):
-            yield moment.date()
+def _months(year: int) -> list[Span]:
+    starts = [date(year, month, 1).timetuple().tm_yday - 1 for month in range(1, 13)]
+    return list(zip(starts, [*starts[1:], 365 + isleap(year)], strict=True))
+
+
+def _days_mask(spans: Iterable[Span]) -> int:
+    return sum((1 << end) - (1 << first) for first, end in spans)
+
+
+def _numbered_mask(spans: Iterable[Span], numbers: tuple[int, ...]) -> int:
+    """The days of these numbers in each span."""
+    mask = 0
+    for first, end in spans:
+        for number in numbers:
+            index = _index(number, end - first)
+            mask |= 0 if index is None else 1 << first + index
+    return mask
+
+
+def _weekdays_mask(weekdays: tuple[Weekday, ...], spans: list[Span], january: int) -> int:
+    """The days of BYDAY in a year whose January 1 is that weekday."""
+    mask = 0
+    for weekday in weekdays:
+        offset = (weekday.weekday - january) % 7
+        if weekday.nth is None:
+            mask |= sum(1 << day for day in range(offset, LONGEST_YEAR, 7))
+            continue
+        for first, end in spans:
+            days = range(first + (offset - first) % 7, end, 7)
+            index = _index(weekday.nth, len(days))
+            mask |= 0 if index is None else 1 << days[index]
+    return mask
+
+
+def _positions_mask(mask: int, spans: list[Span], positions: tuple[int, ...]) -> int:
+    """Of the days of a mask, those at these positions within each span."""
+    chosen = 0
+    for first, end in spans:
+        days = [day for day in range(first, end) if mask >> day & 1]
+        for position in positions:
+            index = _index(position, len(days))
+            chosen |= 0 if index is None else 1 << days[index]
+    return chosen
+
+
+def _index(number: int, count: int) -> int | None:
+    """The index of the number-th of so many, counted from the end below zero."""
+    index = number - 1 if number > 0 else count + number
+    return index if 0 <= index < count else None
 
 
 def _weeks_mask(parts: DayParts, year: int) -> int:
-    """The days of a year in the weeks of BYWEEKNO; a week is of the year with four of its days.
-
-    Not left to dateutil, which loses days of week 52 in January, such as 1983-01-01.
-    """
+    """The days of a year in the weeks of BYWEEKNO; a week is of the year with four of its days."""
     january = date(year, 1, 1)
     mask = 0
     for owner in (year - 1, year, year + 1):

@@ -45,7 +45,8 @@ def test_week_53_and_week_1_around_new_year() -> None:
 
 def test_week_numbers_are_those_of_iso_8601() -> None:
     for week in (1, 2, 52, 53):
-        text = f"DTSTART:19700101T000000\nRRULE:FREQ=YEARLY;BYWEEKNO={week}"
+        every_day = "MO,TU,WE,TH,FR,SA,SU"
+        text = f"DTSTART:19700101T000000\nRRULE:FREQ=YEARLY;BYWEEKNO={week};BYDAY={every_day}"
         first = date(1970, 1, 1)
         days = rrule_days.RecurringDays(rrule_days.pattern_of(rrule.read(text), first))
         found = [day for run in days.runs(0, 130 * 365) for day in range(*run)]
@@ -55,6 +56,45 @@ def test_week_numbers_are_those_of_iso_8601() -> None:
             if (first + timedelta(days=day)).isocalendar().week == week
         ]
         assert found == expected, week
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("DTSTART:20261112T090000 ", ["2027-05-20", "2028-05-18"]),  # a Thursday
+        ("", ["2027-05-17", "2028-05-15"]),  # registered on a Monday
+    ],
+)
+def test_a_week_number_without_byday_takes_the_weekday_of_the_start(
+    start: str, expected: list[str]
+) -> None:
+    found = next_due(f"{start}RRULE:FREQ=YEARLY;BYWEEKNO=20", 2, after=AFTER)
+    assert [due[:10] for due in found] == expected
+
+
+def test_a_week_number_with_other_days_needs_no_weekday() -> None:
+    rule = "FREQ=YEARLY;BYWEEKNO=20;BYMONTHDAY=17,20"
+    found = next_due(rule, 3, after=AFTER)
+    assert [due[:10] for due in found] == ["2027-05-17", "2027-05-20", "2028-05-17"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("FREQ=MONTHLY;BYDAY=FR,-1FR", ["2026-11-20", "2026-11-27", "2026-12-04"]),
+        ("FREQ=MONTHLY;BYDAY=MO,-1WE", ["2026-11-16", "2026-11-23", "2026-11-25"]),
+        ("FREQ=MONTHLY;BYDAY=1TU,-1WE,SU", ["2026-11-22", "2026-11-25", "2026-11-29"]),
+        ("FREQ=YEARLY;BYDAY=MO,-5TU;BYMONTH=12", ["2026-12-01", "2026-12-07", "2026-12-14"]),
+        ("FREQ=YEARLY;BYDAY=-1TH,1SU", ["2026-12-31", "2027-01-03", "2027-12-30"]),
+        ("FREQ=MONTHLY;BYDAY=MO,-1WE;BYSETPOS=-1", ["2026-11-30", "2026-12-30", "2027-01-27"]),
+        (
+            "FREQ=MONTHLY;BYDAY=SU,1FR;BYMONTHDAY=1,2,3,4",
+            ["2026-12-04", "2027-01-01", "2027-01-03"],
+        ),
+    ],
+)
+def test_a_list_of_plain_and_numbered_days_is_their_union(rule: str, expected: list[str]) -> None:
+    assert [due[:10] for due in next_due(rule, 3, after=AFTER)] == expected
 
 
 def test_excluded_dates_count_but_do_not_run() -> None:
