@@ -136,17 +136,30 @@ def _span(field: Field, term: str, matched: re.Match[str]) -> str:
         high = high if matched["high"] else field.high
     if field is WEEKDAY and high == 0 < low:
         high = 7  # Sunday ends a range of names as well as it begins one: FRI-SUN
-    if low > high:
-        raise InvalidCron(
-            f"{field.name} {term!r} runs backwards; to go around the end write "
-            f"{matched['low']}-{field.high},{field.low}-{matched['high']}"
-        )
     step = int(matched["step"] or 1)
+    if low > high:
+        spelt = _around_the_end(field, low, high, step)
+        if matched["low"] in field.names:
+            spelt = re.sub("[0-9]+", lambda number: field.names[int(number[0]) - field.low], spelt)
+        raise InvalidCron(
+            f"{field.name} {term!r} runs backwards; to go around the end write {spelt}"
+        )
     if field is WEEKDAY:
         return ",".join(str(day % 7) for day in range(low, high + 1, step))
     if low == high:
         return str(low)
     return f"{low}-{high}" if step == 1 else f"{low}-{high}/{step}"
+
+
+def _around_the_end(field: Field, low: int, high: int, step: int) -> str:
+    """The values of a range that goes on from the least value after the greatest."""
+    size = field.hash_high - field.low + 1 if field is WEEKDAY else field.high - field.low + 1
+    values = [(each - field.low) % size + field.low for each in range(low, high + size + 1, step)]
+    if step > 1:
+        return ",".join(map(str, values))
+    wrap = values.index(field.low)
+    parts = [part for part in (values[:wrap], values[wrap:]) if part]
+    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
 
 
 def _check_step(field: Field, term: str, step: str | None) -> None:
