@@ -12,7 +12,7 @@ from zoneinfo import available_timezones
 
 from msgspec.structs import replace
 
-from wheelsched.core import at, bounds, cron, every, rrule, rrule_bounds
+from wheelsched.core import at, bounds, cron, every, rrule_bounds, rrule_lines
 from wheelsched.core.acceptance import check_due, check_jitter, never_due, search_from
 from wheelsched.core.compile import compile_schedule
 from wheelsched.core.dst import instant_us, timeline
@@ -175,7 +175,7 @@ def _kind_of(text: str) -> Kind:
     lowered = text.strip().lower()
     if lowered.startswith("every"):
         return "every"
-    if lowered.startswith(("rrule:", "dtstart", "exdate", "freq=")):
+    if rrule_lines.is_recurrence(lowered):
         return "rrule"
     return "at" if at.is_moment(lowered) else "cron"
 
@@ -202,7 +202,7 @@ def _read_expression(
             # A whole second, and one that is still to come: COUNT counts it.
             first_us = now_us + 1 if start_us is None else start_us
             first = rrule_bounds.stamp_at(-(-first_us // SECOND), timezone)
-            return rrule.normalise(
+            return rrule_lines.normalise(
                 written, first=first, is_started=start_us is not None, timezone=timezone
             )
 

@@ -1,4 +1,4 @@
-"""RRULE text: iCalendar lines, checked against RFC 5545 and bounded in what they may cost.
+"""RRULE: the parts of a rule, checked against RFC 5545 and bounded in what they may cost.
 
 Invariant: a `Rule` that this module returns can be expanded. Its numbers are in the ranges of
 the RFC, its parts may stand together, and an interval below a day either divides the day or
@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, get_args
 from msgspec import Struct
 
 from wheelsched.core.spec import END_YEAR, FIRST_YEAR
-from wheelsched.errors import InvalidRecurrence, quoted
+from wheelsched.errors import InvalidRecurrence
 
 Frequency = Literal["YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY"]
 FREQUENCIES: Final[tuple[Frequency, ...]] = get_args(Frequency)
@@ -27,6 +27,7 @@ UNIT_S: Final = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
 # Where days differ in how often the rule recurs, each is counted: ten thousand take 10 ms.
 MAX_DRIFTING_COUNT: Final = 10_000
 _DAY_S: Final = 86_400
+_NO_END_YEAR: Final = 10_000
 
 
 class Weekday(Struct, frozen=True):
@@ -79,34 +80,7 @@ _NUMBERS: Final = {
 _PARTS: Final = {"FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", *_NUMBERS}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,9}")
 _BYDAY: Final = re.compile(r"(?P<nth>[+-]?[0-9]{1,2})?(?P<weekday>MO|TU|WE|TH|FR|SA|SU)")
-# A long line goes on in the next after a space. Lines that are merely indented are lines.
-_FOLD: Final = re.compile(
-    r"\r?\n[ \t](?!\s*(DTSTART|RRULE|EXDATE|RDATE|EXRULE)[:;])", re.IGNORECASE
-)
 _STAMP: Final = re.compile(r"(?P<day>[0-9]{8})(T(?P<time>[0-9]{6})(?P<utc>Z)?)?")
-
-
-def normalise(expression: str, *, first: str, is_started: bool, timezone: str) -> str:
-    """The lines of a recurrence in capitals, DTSTART first.
-
-    Where it is missing, it is `first`. Unless the schedule has a start, that is merely the moment
-    of registration: BYHOUR=9 then means nine o'clock, not its minute and its second.
-    """
-    lines = _lines(expression, timezone)
-    if not any(name == "DTSTART" for name, _ in lines):
-        if not is_started:
-            lines = [(name, _on_the_hour(value)) for name, value in lines]
-        lines.append(("DTSTART", first))
-    text = "\n".join(f"{name}:{value}" for name, value in sorted(lines, key=_line_order))
-    read(text)
-    return text
-
-
-def _on_the_hour(rule: str) -> str:
-    for coarse, fine in (("BYHOUR=", "BYMINUTE="), ("BYMINUTE=", "BYSECOND=")):
-        if coarse in rule and fine not in rule and "FREQ=SECONDLY" not in rule:
-            rule = f"{rule};{fine}0"
-    return rule
 
 
 # Few: compiling a spec asks for its rule several times in a row, and keeps what it makes of it.
@@ -139,47 +113,6 @@ def is_elapsed(rule: Rule) -> bool:
     return rule.interval * UNIT_S[rule.frequency] < _DAY_S
 
 
-def _line_order(line: tuple[str, str]) -> int:
-    return ("DTSTART", "RRULE", "EXDATE").index(line[0])
-
-
-def _lines(expression: str, timezone: str) -> list[tuple[str, str]]:
-    """The (name, value) of each line; the zone of a line must be the zone of the job."""
-    lines = []
-    for line in _FOLD.sub("", expression).split():
-        head, colon, value = line.rpartition(":")
-        name, *parameters = (head if colon else "RRULE").upper().split(";")
-        if name not in ("DTSTART", "RRULE", "EXDATE"):
-            raise InvalidRecurrence(
-                f"{name[:40]!r} is not supported; write DTSTART, one RRULE and EXDATE, "
-                "or several schedules"
-            )
-        for parameter in parameters:
-            _check_parameter(name, parameter, value, timezone)
-        lines.append((name, value.upper()))
-    return lines
-
-
-def _check_parameter(name: str, parameter: str, value: str, timezone: str) -> None:
-    if parameter in (f"TZID={timezone.upper()}", "VALUE=DATE-TIME"):
-        return
-    if parameter.startswith("TZID="):
-        raise InvalidRecurrence(
-            f"{name} has {quoted(parameter)}; the time zone of a schedule is its timezone, "
-            f"here {timezone}"
-        )
-    if parameter != "VALUE=DATE":
-        raise InvalidRecurrence(
-            f"{name} has {quoted(parameter)}; it may have TZID={timezone}, VALUE=DATE-TIME or "
-            "VALUE=DATE"
-        )
-    if "T" in value.upper():
-        raise InvalidRecurrence(
-            f"{name} has VALUE=DATE and a time, {quoted(value)}; write 20261225, or leave out "
-            "VALUE=DATE"
-        )
-
-
 # Jobs that begin at different times mostly have one of few rules.
 @lru_cache(maxsize=4096)
 def _parts(text: str) -> dict[str, Any]:
@@ -210,7 +143,9 @@ def _part(name: str, value: str) -> tuple[str, object]:
                 raise InvalidRecurrence(f"WKST={value} is not one of {', '.join(WEEKDAYS)}")
             return "week_start", WEEKDAYS.index(value)
         case "UNTIL":
-            return "until", _stamp(name, value, end_of_day=True)
+            until = _stamp(name, value, end_of_day=True, end_year=_NO_END_YEAR)
+            # Calendars write 99991231 for a rule without an end.
+            return "until", until if until.moment.year < END_YEAR else None
         case "INTERVAL" | "COUNT":
             return name.lower(), _integer(name, value, 1, 999_999_999, signed=False)
         case "BYDAY":
@@ -237,11 +172,11 @@ def _weekday(text: str) -> Weekday:
     return Weekday(WEEKDAYS.index(matched["weekday"]), nth)
 
 
-def _stamp(name: str, text: str, *, end_of_day: bool = False) -> Stamp:
+def _stamp(name: str, text: str, *, end_of_day: bool = False, end_year: int = END_YEAR) -> Stamp:
     matched = _STAMP.fullmatch(text)
     time = (matched["time"] if matched else None) or ("235959" if end_of_day else "000000")
     try:
-        if matched is None or not FIRST_YEAR <= int(text[:4]) < END_YEAR:
+        if matched is None or not FIRST_YEAR <= int(text[:4]) < end_year:
             raise ValueError(text)  # noqa: TRY301 - one message for all that can be wrong
         day = date(int(text[:4]), int(text[4:6]), int(text[6:8]))
         moment = datetime(  # noqa: DTZ001 - a wall clock has no zone
@@ -249,7 +184,7 @@ def _stamp(name: str, text: str, *, end_of_day: bool = False) -> Stamp:
         )
     except ValueError as error:
         raise InvalidRecurrence(
-            f"{name}={text[:40]} is not a time from {FIRST_YEAR} to {END_YEAR - 1}; "
+            f"{name}={text[:40]} is not a time from {FIRST_YEAR} to {end_year - 1}; "
             "write 20260308T093000, or 20260308T093000Z for UTC"
         ) from error
     return Stamp(moment, is_utc=bool(matched["utc"]), is_date=matched["time"] is None)

@@ -97,6 +97,46 @@ def test_a_list_of_plain_and_numbered_days_is_their_union(rule: str, expected: l
     assert [due[:10] for due in next_due(rule, 3, after=AFTER)] == expected
 
 
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ("INTERVAL=2;FREQ=DAILY", "RRULE:INTERVAL=2;FREQ=DAILY"),
+        ("freq = daily; byminute = 0, 15", "RRULE:FREQ=DAILY;BYMINUTE=0,15;BYSECOND=0"),
+        ("RRULE: FREQ=DAILY", "RRULE:FREQ=DAILY"),
+        ("FREQ=HOURLY;BYMINUTE=0, 15;BYSECOND=0", "RRULE:FREQ=HOURLY;BYMINUTE=0,15;BYSECOND=0"),
+        ("RRULE:FREQ=DAILY; EXDATE:20261225", "RRULE:FREQ=DAILY;\nEXDATE:20261225"),
+        ("FREQ=DAILY;BYDAY=MO,\r\n WE", "RRULE:FREQ=DAILY;BYDAY=MO,WE"),
+    ],
+)
+def test_spaces_and_the_order_of_parts_do_not_matter(written: str, stored: str) -> None:
+    spec = spec_of(written, after=AFTER)
+    assert spec.kind == "rrule"
+    assert spec.expression.partition("\n")[2] == stored
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("RDATE:20261225T090000\nRRULE:FREQ=DAILY", "'RDATE' is not supported"),
+        ("EXRULE:FREQ=DAILY\nRRULE:FREQ=DAILY", "'EXRULE' is not supported"),
+        ("BEGIN:VEVENT\nRRULE:FREQ=DAILY\nEND:VEVENT", "'BEGIN' is not supported"),
+        ("INTERVAL=2", "a rule needs FREQ"),
+        ("BYDAY=MO;BYHOUR=9", "a rule needs FREQ"),
+        ("RRULE FREQ=DAILY", "'FREQ=DAILY' stands alone"),
+    ],
+)
+def test_what_looks_like_a_rule_is_refused_as_one(written: str, says: str) -> None:
+    with pytest.raises(InvalidRecurrence, match=says):
+        spec_of(written, after=AFTER)
+
+
+@pytest.mark.parametrize("until", ["99991231", "99991231T235959", "99991231T235959Z", "22000101"])
+def test_an_until_beyond_the_last_year_is_no_end(until: str) -> None:
+    rule = f"DTSTART:20261116T090000 RRULE:FREQ=YEARLY;UNTIL={until}"
+    found = next_due(rule, 999, after=AFTER)
+    assert [len(found), found[-1][:10]] == [174, "2199-11-16"]
+
+
 def test_excluded_dates_count_but_do_not_run() -> None:
     rule = (
         "DTSTART:20261120T090000\nRRULE:FREQ=DAILY;COUNT=4\nEXDATE:20261121T090000,20261122T090000"
@@ -232,7 +272,8 @@ def test_no_day_is_searched_when_no_time_is_left(
         ("FREQ=DAILY;COUNT=0", "COUNT=0 is not valid"),
         ("FREQ=DAILY;COUNT=1;UNTIL=20270101", "COUNT and UNTIL"),
         ("FREQ=DAILY;UNTIL=tomorrow", "UNTIL=TOMORROW is not a time"),
-        ("FREQ=DAILY;UNTIL=99991231", "is not a time from 1970 to 2199"),
+        ("FREQ=DAILY;UNTIL=99991332", "UNTIL=99991332 is not a time"),
+        ("FREQ=DAILY;UNTIL=19691231", "is not a time from 1970"),
         ("FREQ=DAILY;BYHOUR=24", "BYHOUR=24 is not valid: it takes 0 to 23"),
         ("FREQ=DAILY;BYMONTHDAY=0", "BYMONTHDAY=0 is not valid"),
         ("FREQ=DAILY;BYDAY=1MO", "a numbered BYDAY such as 1MO without"),
@@ -248,6 +289,9 @@ def test_no_day_is_searched_when_no_time_is_left(
         ("FREQ=MINUTELY;INTERVAL=7;COUNT=10001", "use UNTIL"),
         ("FREQ=DAILY\nRRULE:FREQ=DAILY", "exactly one RRULE"),
         ("FREQ=DAILY\nRDATE:20270101T000000", "'RDATE' is not supported"),
+        ("FREQ=DAILY BYHOUR=9", "'BYHOUR=9' stands alone; separate the parts of a rule with ';'"),
+        ("FREQ=DAILY;BYDAY=MO WE", "'WE' stands alone"),
+        ("FREQ=DAILY;BYMINUTE=0,\n15", "'15' stands alone"),
         ("FREQ=DAILY\nDTSTART;TZID=Europe/Paris:20270101T000000", "here UTC"),
     ],
 )
