@@ -1,7 +1,8 @@
 """`at`: one instant, written in ISO 8601 with an offset, or as local time in the job's zone.
 
 Invariant: a local time stays local in the spec and is resolved when it is compiled, so that a
-change of zone rules between registration and the due time moves the instant, not the clock.
+change of zone rules between registration and the due time moves the instant, not the clock. Due
+times are whole milliseconds, and never before the time that was written.
 """
 
 import re
@@ -17,7 +18,8 @@ from wheelsched.errors import InvalidInstant, quoted
 
 # `fromisoformat` alone would also take weeks (2026-W10-7), "20260308" and any character as "T".
 _INSTANT: Final = re.compile(
-    r"(?P<year>[0-9]{4,9})-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?"
+    r"(?P<year>[0-9]{4,9})-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}"
+    r"(:[0-9]{2}(\.[0-9]{1,6}(?P<finer>[0-9]{1,3})?)?)?"
     r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
 )
 _MEANT: Final = re.compile(r"[0-9]{4,}-[0-9]|[0-9]{8}t", re.IGNORECASE)
@@ -57,6 +59,11 @@ def normalise(expression: str) -> str:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 
+def round_up(instant_us: int) -> int:
+    """The first whole millisecond that is not before an instant."""
+    return -(-instant_us // MILLISECOND) * MILLISECOND
+
+
 def instants_us(moment: datetime, timeline: Timeline) -> list[int]:
     """The instants that a time means; a local one by the rules of the zone's timeline."""
     if moment.tzinfo is not None:
@@ -75,6 +82,14 @@ def is_moment(text: str) -> bool:
     return _MEANT.match(text) is not None
 
 
+def is_endless(text: str) -> bool:
+    """Whether a time or a date lies behind the last year, as 9999-12-31 does."""
+    try:
+        return len(text) <= _MAX_TEXT and datetime.fromisoformat(text.strip()).year >= END_YEAR
+    except ValueError:
+        return False
+
+
 def is_date(text: str) -> bool:
     """Whether a text has the form of a date, without a time."""
     return len(text) <= _MAX_TEXT and _DATE.fullmatch(text.strip()) is not None
@@ -83,7 +98,7 @@ def is_date(text: str) -> bool:
 # One registration reads its time three times: to know it, to spell it, to find its instant.
 @lru_cache(maxsize=1_024)
 def read_moment(text: str) -> datetime:
-    """A datetime to the millisecond, with a zone when the text has an offset."""
+    """A datetime to the microsecond, with a zone when the text has an offset."""
     matched = _INSTANT.fullmatch(text.strip().upper()) if len(text) <= _MAX_TEXT else None
     if matched is None:
         raise InvalidInstant(
@@ -97,8 +112,10 @@ def read_moment(text: str) -> datetime:
         raise InvalidInstant(
             f"{quoted(text)} is not on the calendar or the clock: {error}"
         ) from error
-    whole_us = moment.microsecond - moment.microsecond % MILLISECOND
-    return moment.replace(microsecond=whole_us)
+    if matched["finer"] and int(matched["finer"]):
+        # Up, but not into the next second, which another copy of the hour may have.
+        moment = moment.replace(microsecond=min(moment.microsecond + 1, SECOND - 1))
+    return moment
 
 
 def read_date(text: str) -> date:

@@ -129,4 +129,5 @@ def _next_wall_of_rule(rule: rrule.Rule, timezone: str) -> Callable[[int], int |
 
 @lru_cache(maxsize=4096)
 def _at(text: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence:
-    return at.At(at.instants_us(at.read_moment(text), timeline(timezone, gap, overlap)))
+    instants_us = at.instants_us(at.read_moment(text), timeline(timezone, gap, overlap))
+    return at.At([at.round_up(instant_us) for instant_us in instants_us])

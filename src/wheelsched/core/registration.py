@@ -118,7 +118,7 @@ def one_off_like(text: str, like: Spec, *, now_us: int) -> tuple[Spec, int] | No
         return None
     if moment.tzinfo is None:
         return None
-    due_us = instant_us(moment)
+    due_us = at.round_up(instant_us(moment))
     if not now_us < due_us < END_US:
         return None
     return replace(like, expression=at.normalise(text)), due_us
@@ -194,7 +194,7 @@ def _read_expression(
             _check_spelling(written)
             return cron.normalise(written)
         case "at":
-            _instant_us(written, timezone, "first")
+            _in_range(at.round_up(_instant_us(written, timezone, "first")), written)
             return at.normalise(written)
         case "every":
             return every.normalise(written)
@@ -228,16 +228,24 @@ def _read_bound(written: Mapping[str, object], key: str, timezone: str) -> int |
     with _PointingAt(f"/schedule/{key}"):
         if not isinstance(text, str):
             raise InvalidInstant
+        if key == "end" and at.is_endless(text):
+            return None
         if at.is_date(text):
             from_us, until_us = bounds.interval_of_dates(text, timezone)
             return from_us if key == "start" else until_us - MILLISECOND
-        return _instant_us(text, timezone, "first" if key == "start" else "last")
+        if key == "end":
+            return _in_range(_instant_us(text, timezone, "last"), text)
+        return _in_range(at.round_up(_instant_us(text, timezone, "first")), text)
 
 
 def _instant_us(text: str, timezone: str, overlap: DstOverlap) -> int:
-    """The instant of a time, local or not: its year may be in range where the instant is not."""
+    """The instant of a time, local or not."""
     rules = timeline(timezone, "shift", overlap)
-    instant_us = at.instants_us(at.read_moment(text), rules)[0]
+    return at.instants_us(at.read_moment(text), rules)[0]
+
+
+def _in_range(instant_us: int, text: str) -> int:
+    """An instant, unless it is out of range, which its year may not show."""
     if not 0 <= instant_us < END_US:
         raise InvalidInstant(
             f"{quoted(text)} is out of range; times are 1970-01-01T00:00:00Z to "

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.core.due import next_due, schedule_of, us
 
-from wheelsched.errors import ScheduleNeverFires
+from wheelsched.errors import InvalidInstant, ScheduleNeverFires
 
 NEW_YORK = "America/New_York"
 
@@ -28,9 +28,36 @@ def test_without_an_offset_it_is_local() -> None:
     assert found == ["2027-01-01 09:00 -0500"]
 
 
-def test_milliseconds_are_kept_and_no_finer() -> None:
-    schedule = schedule_of("2027-01-01T09:00:00.123456Z", after="2026-11-16T00:00")
-    assert schedule.next_after(0) == us("2027-01-01T09:00") + 123_000
+@pytest.mark.parametrize(
+    ("fraction", "due"),
+    [
+        (".123", "09:00:00.123"),
+        (".100999", "09:00:00.101"),
+        (".100001", "09:00:00.101"),
+        (".100000001", "09:00:00.101"),
+        (".100000000", "09:00:00.100"),
+        (".999001", "09:00:01"),
+        (".999999999", "09:00:01"),
+    ],
+)
+@pytest.mark.parametrize("offset", ["Z", ""])
+def test_a_finer_time_is_rounded_up_so_that_it_is_never_early(
+    fraction: str, due: str, offset: str
+) -> None:
+    written = f"2027-01-01T09:00:00{fraction}{offset}"
+    schedule = schedule_of(written, after="2026-11-16T00:00")
+    assert schedule.next_after(0) == us(f"2027-01-01T{due}")
+
+
+def test_rounding_up_stays_in_the_copy_of_an_hour_that_was_meant() -> None:
+    written = "2027-11-07T01:59:59.9999"
+    schedule = schedule_of(written, after="2026-11-16T00:00", timezone=NEW_YORK)
+    assert schedule.next_after(0) == us("2027-11-07T06:00Z")
+
+
+def test_rounding_up_does_not_leave_the_last_year() -> None:
+    with pytest.raises(InvalidInstant, match="out of range"):
+        schedule_of("2199-12-31T23:59:59.9999Z", after="2026-11-16T00:00")
 
 
 def test_in_a_gap_it_is_due_at_the_end() -> None:

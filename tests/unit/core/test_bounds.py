@@ -7,7 +7,7 @@ from tests.unit.core.due import JOB, next_due, schedule_of, us
 
 from wheelsched.core.at import At
 from wheelsched.core.bounds import Bounded, interval_of_dates
-from wheelsched.core.duration import HOUR, MINUTE
+from wheelsched.core.duration import HOUR, MINUTE, SECOND
 from wheelsched.core.schedule import compile_schedule, parse
 
 LONDON = "Europe/London"
@@ -27,6 +27,25 @@ def test_an_end_that_is_a_date_includes_the_day() -> None:
         "2026-11-16",
         "2026-11-17",
     ]
+
+
+def test_a_finer_start_is_rounded_up_and_a_finer_end_is_kept() -> None:
+    bounded = {
+        "every": "1s",
+        "start": "2026-12-01T09:00:00.1005",
+        "end": "2026-12-01T09:00:03.1009",
+    }
+    schedule = schedule_of(bounded, after="2026-11-16T00:00")
+    due_us = [schedule.next_after(us("2026-12-01T09:00"))]
+    while due_us[-1] is not None:
+        due_us.append(schedule.next_after(due_us[-1]))
+    first_us = us("2026-12-01T09:00") + 101_000
+    assert due_us == [first_us, first_us + SECOND, first_us + 2 * SECOND, None]
+
+
+@pytest.mark.parametrize("end", ["9999-12-31", "9999-12-31T23:59:59Z", "2200-01-01T00:00"])
+def test_an_end_beyond_the_last_year_is_no_end(end: str) -> None:
+    assert parse({"cron": "0 9 * * *", "end": end}, now_us=us("2026-11-16T00:00")).end_us is None
 
 
 def test_a_start_is_local_to_the_zone() -> None:
