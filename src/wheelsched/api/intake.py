@@ -4,24 +4,29 @@ Invariant: what is accepted is due at least once, and everything in it is within
 core. An intake serves one request: all its documents are read at one time.
 """
 
+import re
 from typing import Final, NamedTuple, cast
 from uuid import UUID
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from wheelsched.api.judging import Judging, zone_of
 from wheelsched.api.problem_list import ProblemList
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.labels import check_name, check_tags
 from wheelsched.core.model import Job, JobState
+from wheelsched.core.relative import absolute
 from wheelsched.core.schedule import first_due_us
 from wheelsched.core.state import JobEvent, move_job
-from wheelsched.errors import PayloadTooLarge
+from wheelsched.errors import InvalidInstant, PayloadTooLarge
 from wheelsched.ports import Registration
 from wheelsched.wire.job import JobDocument
 
 MAX_PAYLOAD_BYTES: Final = 256 << 10
+# Nearly no document of a bulk has to be decoded once more to know that it is not relative.
+_MAYBE_RELATIVE: Final = re.compile(rb'"\s*in\b', re.IGNORECASE)
 
 
 class Edit(NamedTuple):
@@ -41,6 +46,7 @@ class Intake:
 
     def register(self, document: JobDocument, job_id: UUID, tenant_id: UUID) -> Registration:
         """The new job of a document and its first due time, or `InvalidDocument`."""
+        document = self._absolute(document)
         problems = ProblemList()
         shared = problems.note(self._judging.share, document)
         tags = _judge_own(document, problems)
@@ -66,6 +72,7 @@ class Intake:
         A schedule that stays as it was keeps its due times: an `every` its anchor, a rule its
         first day, whatever else is edited.
         """
+        document = self._absolute(document)
         is_rescheduled = not _is_same_schedule(before, document)
         problems = ProblemList()
         spec = None if is_rescheduled else before.spec
@@ -90,6 +97,16 @@ class Intake:
         )
         due_us = self._first_due_us(job) if is_rescheduled else None
         return Edit(job, due_us, is_rescheduled)
+
+    def _absolute(self, document: JobDocument) -> JobDocument:
+        """The document with the instant that an `in 5m` means now, which is what is stored."""
+        if _MAYBE_RELATIVE.search(document.schedule) is None:
+            return document
+        try:
+            schedule = absolute(msgspec.json.decode(document.schedule), self._now_us)
+        except InvalidInstant:  # to be judged, and told with everything else that is wrong
+            return document
+        return replace(document, schedule=Raw(msgspec.json.encode(schedule)))
 
     def _first_due_us(self, job: Job) -> int:
         return first_due_us(

@@ -46,7 +46,7 @@ FIELDS: Final = {
     "schedule": Field(
         str,
         ("schedule",),
-        "Cron, an ISO-8601 instant, 'every 5m', 'RRULE:…', or the JSON of an object.",
+        "Cron, an ISO-8601 instant, 'in 5m', 'every 5m', 'RRULE:…', or a JSON object.",
         _read_schedule,
     ),
     "timezone": Field(str, ("timezone",), "The time zone of the schedule, as Europe/London."),

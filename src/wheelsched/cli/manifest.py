@@ -18,7 +18,9 @@ from wheelsched.api.answers import document_of
 from wheelsched.api.judging import NO_JITTER, judge_policies
 from wheelsched.cli.trees import read_trees
 from wheelsched.core.duration import parse_duration
+from wheelsched.core.fields import shown
 from wheelsched.core.model import DEFAULT_IDEMPOTENCY_KEY, Job, Target
+from wheelsched.core.relative import is_relative
 from wheelsched.core.spec import DstGap, DstOverlap, Spec
 from wheelsched.errors import InvalidField
 from wheelsched.wire.job import DstDocument, JobAnswer, JobDocument
@@ -51,8 +53,20 @@ def read_documents(path: str) -> list[JobDocument]:
             raise typer.BadParameter(f"{path}: {which} is no JSON: {error}") from error
         if document.name in documents:
             raise typer.BadParameter(f"{path}: {document.name!r} is there twice")
+        _check_convergent(document, f"{path}: {which}")
         documents[document.name] = document
     return list(documents.values())
+
+
+def _check_convergent(document: JobDocument, where: str) -> None:
+    """Refuse a schedule that would be another one each time the file is applied."""
+    schedule = msgspec.json.decode(document.schedule)
+    if is_relative(schedule):
+        raise typer.BadParameter(
+            f"{where}: /schedule: {shown(schedule)} counts from the moment of the request, so "
+            "every apply would move the job; write the instant, e.g. 2026-03-08T09:30:00Z, or use "
+            "`wheelsched job create`"
+        )
 
 
 def read_one(path: str) -> dict[str, Any]:

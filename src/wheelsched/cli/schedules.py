@@ -34,7 +34,9 @@ class ExplainedSchedule(Struct, frozen=True, kw_only=True):
 @app.command("explain")
 @shows
 def explain(
-    schedule: Annotated[str, typer.Argument(help="Cron, 'every 5m', 'RRULE:…' or an instant.")],
+    schedule: Annotated[
+        str, typer.Argument(help="Cron, 'every 5m', 'in 5m', 'RRULE:…' or an instant.")
+    ],
     timezone: Annotated[str, typer.Option(help="A time zone, as Europe/London.")] = "UTC",
     count: Annotated[int, typer.Option(min=1, max=1_000, help="How many times.")] = 5,
 ) -> Output:

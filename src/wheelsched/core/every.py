@@ -4,20 +4,37 @@ Invariant: every due time is the anchor plus a whole number of intervals, so tha
 restart nor a change of clocks moves it.
 """
 
+import re
 from functools import lru_cache
 from typing import Final
 
 from wheelsched.core.duration import MILLISECOND, SECOND, format_duration, parse_duration
+from wheelsched.core.duration_words import in_units
 from wheelsched.core.spec import END_US
 from wheelsched.errors import InvalidDuration, InvalidInterval, quoted
 
 MIN_INTERVAL_US: Final = SECOND
 
+_MAX_TEXT: Final = 80
+_MONTHS_OR_MINUTES: Final = re.compile(r"M(?![A-Za-z])")
+_CALENDAR_WORDS: Final = {
+    "day": "@daily for midnight, '0 9 * * *' for 09:00, or 'every 24h' of elapsed time",
+    "week": "@weekly for Sunday at midnight, '0 9 * * MON' for Mondays at 09:00, or 'every 7d'",
+    "month": "@monthly, or '0 9 1 * *' for the 1st at 09:00",
+    "year": "@yearly, or '0 9 1 1 *' for January 1 at 09:00",
+    "weekday": "'0 9 * * 1-5' for Monday to Friday at 09:00",
+    "weekend": "'0 9 * * 6,0' for Saturday and Sunday at 09:00",
+    **{
+        f"{name}day": f"'0 9 * * {name[:3].upper()}' for {name.capitalize()}days at 09:00"
+        for name in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun")
+    },
+}
+
 
 def normalise(expression: str) -> str:
     """The shortest spelling of an interval."""
-    text = "".join(expression.lower().split())
-    if "M" in expression:
+    text = in_units(expression)
+    if _MONTHS_OR_MINUTES.search(expression):
         raise InvalidInterval(
             f"{quoted(expression.strip())} may mean minutes or months; write 5m for minutes, and "
             "for months a cron expression such as '0 0 1 * *'"
@@ -25,12 +42,24 @@ def normalise(expression: str) -> str:
     try:
         duration_us = parse_duration(text)
     except InvalidDuration as error:
-        raise InvalidInterval(str(error)) from error
+        raise InvalidInterval(_instead_of(expression) or str(error)) from error
     if duration_us < MIN_INTERVAL_US or duration_us % MILLISECOND:
         raise InvalidInterval(
             f"every {text} is too fine; an interval is at least 1s, in whole milliseconds"
         )
     return format_duration(duration_us)
+
+
+def _instead_of(expression: str) -> str | None:
+    """What to write for a day, a month or a time of day, which elapsed time does not know."""
+    for word in re.findall("[a-z]+", expression[:_MAX_TEXT].lower()):
+        for known, instead in _CALENDAR_WORDS.items():
+            if word.removesuffix("s") == known:
+                return (
+                    f"{quoted(expression.strip())} is not an interval of elapsed time, such as 5m "
+                    f"or '2 hours'; write {instead}"
+                )
+    return None
 
 
 @lru_cache(maxsize=4096)

@@ -18,10 +18,11 @@ from wheelsched.core.compile import compile_schedule
 from wheelsched.core.dst import instant_us, timeline
 from wheelsched.core.duration import MILLISECOND, MINUTE, SECOND, parse_duration
 from wheelsched.core.fields import escaped, shown
+from wheelsched.core.relative import absolute
 from wheelsched.core.spec import END_US, DstGap, DstOverlap, Kind, Spec
+from wheelsched.core.spelling import check_spelling
 from wheelsched.errors import (
     EndBeforeStart,
-    InvalidCron,
     InvalidDst,
     InvalidDuration,
     InvalidExclusion,
@@ -61,7 +62,7 @@ def parse(
     second step of a registration, `first_due_us`, knows the id and refuses what has none.
     """
     timezone = _read_timezone(timezone)
-    kind, written = _read_kind(schedule)
+    kind, written = _read_kind(absolute(schedule, now_us))
     pointer = "/schedule" if isinstance(schedule, str) else f"/schedule/{kind}"
     start_us = _read_bound(written, "start", timezone)
     end_us = _read_bound(written, "end", timezone)
@@ -191,7 +192,7 @@ def _read_expression(
         )
     match kind:
         case "cron":
-            _check_spelling(written)
+            check_spelling(written)
             return cron.normalise(written)
         case "at":
             _in_range(at.round_up(_instant_us(written, timezone, "first")), written)
@@ -205,19 +206,6 @@ def _read_expression(
             return rrule_lines.normalise(
                 written, first=first, is_started=start_us is not None, timezone=timezone
             )
-
-
-def _check_spelling(written: str) -> None:
-    """Tell those who come from another scheduler how this one spells what they wrote."""
-    first, _, rest = written.strip().partition(" ")
-    if first.lower() == "@every":
-        raise InvalidCron(f"write 'every {rest.strip()[:40]}', without the '@'")
-    if first.upper().startswith(("TZ=", "CRON_TZ=")):
-        zone = first.partition("=")[2]
-        raise InvalidCron(
-            f"{quoted(first)} does not belong here; write the time zone in the field timezone, "
-            f"here {quoted(zone)}, and the schedule as {quoted(rest.strip())}"
-        )
 
 
 def _read_bound(written: Mapping[str, object], key: str, timezone: str) -> int | None:

@@ -18,9 +18,15 @@ DURATION: Final = Meta(
     extra_json_schema={"pattern": r"^(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?(\d+us)?$"},
 )
 SCHEDULE: Final = Meta(
-    description="cron, an ISO-8601 instant for a one-off, `every 5m`, or `RRULE:…`; "
+    description="cron, an ISO-8601 instant for a one-off, `every 5m`, or `RRULE:…`; `in 5m` for a "
+    "one-off five minutes from now, stored as its instant; "
     "or an object with one of them, and start, end and exclude",
-    examples=["0 9 * * 1", {"every": "5m", "end": "2027-01-01T00:00:00Z"}],
+    examples=[
+        "0 9 * * 1",
+        "every 5 minutes",
+        "in 5m",
+        {"every": "5m", "end": "2027-01-01T00:00:00Z"},
+    ],
     extra_json_schema={
         "anyOf": [
             {"type": "string", "minLength": 1, "maxLength": 255},

@@ -108,3 +108,12 @@ async def test_a_draft_is_judged_as_of_the_time_it_was_written(api: Api) -> None
     later = replace(draft, created_at_us=1_893_456_061_000_000)
     with pytest.raises(InvalidDocument, match="longer ago than the grace"):
         judge_draft(later, NO_EXCEPTIONS)
+
+
+async def test_a_time_from_now_counts_from_when_the_draft_was_written(api: Api) -> None:
+    assert isinstance(api.stores, MemoryStore)
+    written = document(schedule="in 5m")
+    draft = api.stores.application.schedule(Caller(api.tenant_id, "app"), uuid4(), written)
+    found = judge_draft(draft, NO_EXCEPTIONS)
+    assert 0 <= found.due_us - draft.created_at_us - 300_000_000 < 1_000
+    assert bytes(found.job.schedule) == f'"{found.job.spec.expression[:23]}Z"'.encode()

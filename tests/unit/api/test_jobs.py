@@ -1,4 +1,5 @@
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -41,6 +42,36 @@ async def test_what_comes_back_can_be_sent_again(api: Api) -> None:
     copy = await api.post("/jobs", again | {"name": "copy"})
     assert copy.status == 201
     assert copy.body["retry"] == made["retry"]
+
+
+@pytest.mark.parametrize("schedule", ["in 5m", {"at": " In 5 minutes"}])
+async def test_a_time_from_now_is_stored_as_its_instant(api: Api, schedule: Any) -> None:
+    made = await api.create(schedule=schedule)
+    stored = made["schedule"]["at"] if isinstance(schedule, dict) else made["schedule"]
+    assert datetime.fromisoformat(stored) == datetime.fromisoformat(made["next_run_at"])
+    renamed = await api.call("PATCH", f"/jobs/{made['job_id']}", {"name": "b"})
+    assert renamed.body["next_run_at"] == made["next_run_at"]
+
+
+async def test_a_time_from_now_in_an_edit_counts_from_the_edit(api: Api) -> None:
+    made = await api.create(schedule="in 5m")
+    moved = await api.call("PATCH", f"/jobs/{made['job_id']}", {"schedule": "in 10m"})
+    again = await api.call("PATCH", f"/jobs/{made['job_id']}", {"schedule": "in 10m"})
+    assert moved.body["next_run_at"] > made["next_run_at"]
+    assert again.body["next_run_at"] >= moved.body["next_run_at"]
+    assert (await api.job(made["job_id"])).spec.kind == "at"
+
+
+async def test_a_time_from_now_counts_from_the_first_request_with_a_key(api: Api) -> None:
+    headers = {"Idempotency-Key": "once"}
+    first = await api.post("/jobs", document(schedule="in 5m"), headers=headers)
+    again = await api.post("/jobs", document(schedule="in 5m"), headers=headers)
+    assert again.body == first.body
+
+
+async def test_a_bad_time_from_now_is_told_with_every_other_mistake(api: Api) -> None:
+    refused = await api.post("/jobs", document(name=" ", schedule="in a bit"))
+    assert set(refused.pointers) == {"/name", "/schedule"}
 
 
 async def test_a_name_is_taken_once(api: Api) -> None:

@@ -132,6 +132,14 @@ def test_times_in_a_file_stay_text(tmp_path: Path) -> None:
     assert plain(read)["schedule"] == "2027-01-01T09:00:00Z"
 
 
+@pytest.mark.parametrize("schedule", ["in 5m", "{at: in 5m}"])
+def test_a_file_has_no_times_from_now(tmp_path: Path, schedule: str) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(f"- name: a\n  schedule: {schedule}\n  target: {{url: 'https://a.b/'}}")
+    with pytest.raises(typer.BadParameter, match=r"job 'a': /schedule: .*write the instant"):
+        read_documents(str(file))
+
+
 def test_a_file_may_hold_one_job_several_or_lists(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     one = "name: {}\nschedule: '@daily'\ntarget: {{url: 'https://a.b/'}}\n"

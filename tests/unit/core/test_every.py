@@ -1,11 +1,29 @@
 """`every`: elapsed time from an anchor."""
 
+import pytest
 from tests.unit.core.due import JOB, next_due, us
 
 from wheelsched.core.every import Every
 from wheelsched.core.schedule import compile_schedule, parse
 
 MINUTE = 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("written", "interval"),
+    [
+        ("every 5 minutes", "5m"),
+        ("Every 5 Minutes", "5m"),
+        ("every hour", "1h"),
+        ("every 30 seconds", "30s"),
+        ("every 1 hour and 30 minutes", "1h30m"),
+        ("every 2 days", "2d"),
+        ({"every": "90 min"}, "1h30m"),
+    ],
+)
+def test_intervals_may_be_in_words(written: object, interval: str) -> None:
+    spec = parse(written, now_us=us("2026-11-16T03:00"))
+    assert (spec.kind, spec.expression) == ("every", interval)
 
 
 def test_restarts_do_not_shift_it() -> None:
