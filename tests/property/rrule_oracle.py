@@ -106,7 +106,9 @@ class Recurrence:
         if not self.positions:
             since, until = first, end
         tried = (since + timedelta(days=offset) for offset in range((until - since).days))
-        found = (day for day in tried if self._is_day_in_step(day, start) and self._has(day, start))
+        found: Iterator[date] = (
+            day for day in tried if self._is_day_in_step(day, start) and self._has(day, start)
+        )
         if self.positions:
             found = self._at_positions(found)
         return (day for day in found if first <= day < end)

@@ -115,5 +115,6 @@ async def test_a_time_from_now_counts_from_when_the_draft_was_written(api: Api) 
     written = document(schedule="in 5m")
     draft = api.stores.application.schedule(Caller(api.tenant_id, "app"), uuid4(), written)
     found = judge_draft(draft, NO_EXCEPTIONS)
+    assert found.due_us is not None
     assert 0 <= found.due_us - draft.created_at_us - 300_000_000 < 1_000
     assert bytes(found.job.schedule) == f'"{found.job.spec.expression[:23]}Z"'.encode()
