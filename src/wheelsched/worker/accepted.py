@@ -5,17 +5,16 @@ when its token is stale, it is cancelled and nothing is reported. Their number i
 """
 
 import asyncio
+import logging
 from typing import Final, Protocol, assert_never
-
-import structlog
 
 from wheelsched.config import WorkerConfig
 from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
 from wheelsched.errors import ApiError, Conflict, NotFound, RetryLater
 from wheelsched.ports import Clock
+from wheelsched.worker import log
 from wheelsched.worker.attempt import Attempt
-
-log = structlog.get_logger("wheelsched.worker")
+from wheelsched.worker.delivery import Delivery
 
 HEARTBEATS: Final = 3  # in each timeout: two may be lost
 REPORTS: Final = 3  # a period apart; after that the silence is noticed anyway
@@ -94,24 +93,25 @@ class AcceptedRuns:
             try:
                 await self._reports.heartbeat(delivery.run_id, delivery.token)
             except (Conflict, NotFound):
-                log.warning("run.stale", run_id=delivery.run_id, token=delivery.token)
+                _log_stale(delivery)
                 return
             except Exception as error:  # noqa: BLE001 - the run works on, whatever its client raises
-                log.warning("heartbeat.failed", run_id=delivery.run_id, error=_shown(error))
+                _log_failure("heartbeat.failed", delivery, error)
 
     async def _report(self, attempt: Attempt, outcome: Outcome) -> None:
-        run_id = attempt.delivery.run_id
+        delivery = attempt.delivery
         for _ in range(REPORTS):
             try:
                 await self._send_report(attempt, outcome)
             except (Conflict, NotFound):
-                log.warning("run.stale", run_id=run_id, token=attempt.delivery.token)
+                _log_stale(delivery)
             except Exception as error:  # noqa: BLE001 - another one may be heard
-                log.warning("report.failed", run_id=run_id, error=_shown(error))
+                _log_failure("report.failed", delivery, error)
                 await self._clock.sleep(self._period_ns(attempt))
                 continue
             return
-        log.error("report.lost", run_id=run_id)
+        detail = f"the outcome of {delivery.run_id} could not be reported; the run will time out"
+        log.write(logging.ERROR, "report.lost", detail, run_id=delivery.run_id)
 
     async def _send_report(self, attempt: Attempt, outcome: Outcome) -> None:
         run_id, token = attempt.delivery.run_id, attempt.delivery.token
@@ -130,6 +130,17 @@ class AcceptedRuns:
     def _period_ns(self, attempt: Attempt) -> int:
         timeout_us = attempt.delivery.timeout_us or self._config.timeout_ms * 1_000
         return timeout_us * 1_000 // HEARTBEATS
+
+
+def _log_stale(delivery: Delivery) -> None:
+    detail = f"{delivery.run_id} has a later attempt, or has ended"
+    fields = {"run_id": delivery.run_id, "token": delivery.token}
+    log.write(logging.WARNING, "run.stale", detail, **fields)
+
+
+def _log_failure(event: str, delivery: Delivery, error: Exception) -> None:
+    detail = f"{delivery.run_id}: {_shown(error)}"
+    log.write(logging.WARNING, event, detail, run_id=delivery.run_id, error=_shown(error))
 
 
 def _shown(error: Exception) -> str:

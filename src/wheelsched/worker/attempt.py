@@ -8,12 +8,11 @@ handler raises, `sys.exit()` too, is its attempt's end and not the worker's.
 """
 
 import asyncio
-import traceback
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
-import structlog
 from msgspec import Struct
 from msgspec.structs import asdict
 
@@ -21,12 +20,11 @@ from wheelsched import errors
 from wheelsched.core.duration import SECOND
 from wheelsched.core.outcome import MAX_ERROR_LENGTH, Failed, Gone, Outcome, Rejected, Succeeded
 from wheelsched.ports import Clock
+from wheelsched.worker import log
 from wheelsched.worker.deduplication import Deduplication
 from wheelsched.worker.delivery import Delivery, Run
 from wheelsched.worker.fencing import FencingCheck
 from wheelsched.worker.handler import Handler
-
-log = structlog.get_logger("wheelsched.worker")
 
 FAILED: Final = 500
 NO_HANDLER: Final = 501  # retried: another instance, or the next release, may have it
@@ -115,7 +113,9 @@ class Attempt:
         self._equipment.fencing.check(delivery.run_id, delivery.token)
         async with self._equipment.deduplicate.once(_key(delivery)) as claim:
             if not claim.is_first:
-                log.debug("run.repeated", run_id=delivery.run_id, attempt=delivery.attempt)
+                detail = f"{delivery.run_id} is done already"
+                fields = {"run_id": delivery.run_id, "attempt": delivery.attempt}
+                log.write(logging.DEBUG, "run.repeated", detail, **fields)
                 return Succeeded()
             if handler.is_long:
                 self.accept()
@@ -138,16 +138,19 @@ class Attempt:
             case errors.AttemptOvertaken():
                 return Failed(error=message, http_status=TOO_EARLY)
         named = _shown(f"{type(error).__name__}: {message}")
-        log.error(
-            "run.failed",
-            run_id=self.delivery.run_id,
-            job_name=self.delivery.job_name,
-            attempt=self.delivery.attempt,
-            error=named,
-            # Not the exception itself: some logs would print all of its message and every local.
-            traceback="".join(traceback.format_tb(error.__traceback__)),
-        )
+        self._log_failure(error, named)
         return Failed(error=named, http_status=FAILED)
+
+    def _log_failure(self, error: BaseException, named: str) -> None:
+        delivery = self.delivery
+        fields = {
+            "run_id": delivery.run_id,
+            "job_name": delivery.job_name,
+            "attempt": delivery.attempt,
+            "error": named,
+        }
+        detail = f"{delivery.run_id} of {errors.quoted(delivery.job_name)}: {named}"
+        log.write(logging.ERROR, "run.failed", detail, raised=error, **fields)
 
 
 def _message(error: BaseException) -> str:

@@ -5,15 +5,16 @@ together or not at all. Postgres lets the second of two attempts wait for the fi
 a key that is half done.
 """
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import asyncpg
-import structlog
 
 from wheelsched.errors import PoolExhausted, RunInProgress
+from wheelsched.worker import log
 from wheelsched.worker.deduplication import WAIT_MS, Claim
 from wheelsched.worker.delivery import Connection
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:  # asyncpg's classes take type arguments in their stubs only
     Pool: TypeAlias = asyncpg.Pool[asyncpg.Record]
 else:
     Pool = asyncpg.Pool
-
-log = structlog.get_logger("wheelsched.worker")
 
 _SQL: Final = files(__package__) / "sql"
 CHECK: Final = (_SQL / "once_check.sql").read_text("utf-8")
@@ -102,4 +101,4 @@ class PostgresOnce:
         try:
             await connection.execute(FORGET, self._keep_days, FORGET_AT_ONCE, timeout=PATIENCE_S)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            log.warning("keys.kept", detail=str(error))
+            log.write(logging.WARNING, "keys.kept", f"old keys were not deleted: {error}")

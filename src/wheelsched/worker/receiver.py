@@ -4,20 +4,18 @@ Invariant: it raises nothing but a cancellation; and what it has not verified it
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 
-import structlog
-
 from wheelsched.core.outcome import Outcome
 from wheelsched.errors import InvalidCallback, UnverifiedCallback
+from wheelsched.worker import log
 from wheelsched.worker.answer import Answer, refuse, write_answer, write_answers
 from wheelsched.worker.crew import Crew
 from wheelsched.worker.delivery import Delivery, read_request
 from wheelsched.worker.handler import Handler
 from wheelsched.worker.signature import Verifier
-
-log = structlog.get_logger("wheelsched.worker")
 
 
 class Receiver:
@@ -48,10 +46,10 @@ class Receiver:
             webhook_id = self._verifier.verify(headers, body)
             deliveries = read_request(headers, body, webhook_id)
         except UnverifiedCallback as error:
-            log.warning("request.refused", error=str(error))
+            log.write(logging.WARNING, "request.refused", str(error))
             return refuse(HTTPStatus.UNAUTHORIZED, str(error))
         except InvalidCallback as error:
-            log.warning("request.refused", error=str(error))
+            log.write(logging.WARNING, "request.refused", str(error))
             return refuse(HTTPStatus.BAD_REQUEST, str(error))
         if isinstance(deliveries, Delivery):
             return write_answer(await self._perform(deliveries))
