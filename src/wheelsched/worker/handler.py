@@ -14,10 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, Final
 
-import msgspec
-
-from wheelsched.errors import HandlerUnfinished, InvalidHandler, InvalidPayload
+from wheelsched.errors import HandlerUnfinished, InvalidHandler
 from wheelsched.worker.delivery import Run
+from wheelsched.worker.payload import SUPPORTED, Decode, make_decoder
 
 _GENERATORS: Final = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 _PLACES: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -37,14 +36,11 @@ class Handler:
         _refuse_generator(function)
         parameters = _positional(function)
         self._takes_run = len(parameters) == 2
-        self._decoder = _decoder(function, parameters[0])
+        self._decode = _decoder(function, parameters[0])
 
     def decode(self, payload: bytes) -> object:
         """The payload as the function takes it, or `InvalidPayload`."""
-        try:
-            return self._decoder.decode(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidPayload(f"{InvalidPayload.__doc__}: {error}") from error
+        return self._decode(payload)
 
     async def call(self, payload: object, run: Run, threads: Executor) -> None:
         """Calls the function; whatever it raises comes out."""
@@ -103,17 +99,16 @@ def _positional(function: Callable[..., object]) -> list[inspect.Parameter]:
     return positional
 
 
-def _decoder(
-    function: Callable[..., object], parameter: inspect.Parameter
-) -> msgspec.json.Decoder[Any]:
+def _decoder(function: Callable[..., object], parameter: inspect.Parameter) -> Decode:
     if parameter.annotation is parameter.empty:
-        return msgspec.json.Decoder()
+        return make_decoder(Any)
     try:
-        payload_type = typing.get_type_hints(_annotated(function))[parameter.name]
-        return msgspec.json.Decoder(payload_type)
+        hints = typing.get_type_hints(_annotated(function), include_extras=True)
+        return make_decoder(hints[parameter.name])
     except (NameError, TypeError) as error:
         raise InvalidHandler(
-            f"the payload of {function!r} has a type that nothing can be decoded into: {error}"
+            f"the payload of {function!r} has a type that JSON cannot be decoded into: "
+            f"{error}; {SUPPORTED}"
         ) from error
 
 
