@@ -4,16 +4,22 @@ Invariant: as many outcomes as runs, in their order, whatever the worker said or
 """
 
 from collections.abc import Sequence
+from typing import Final
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 from msgspec import Struct
 
 from wheelsched.core.outcome import MAX_ERROR_LENGTH, Outcome, TransportFailure, classify, reported
+from wheelsched.core.target import DEFAULT_PORTS
 from wheelsched.ports import Prepared, Route
 from wheelsched.wire.callback import BatchAnswer, read_answers
 
 NO_ARRAY = "the worker's answer is not an array of {run_id, ok}"
 TOO_LONG = "the worker's answer is too long to be read"
 NOT_NAMED = "the worker's answer does not name this run"
+NOT_FOLLOWED = "redirects are not followed"
+
+REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
 class Answer(Struct, frozen=True, kw_only=True, gc=False):
@@ -23,6 +29,7 @@ class Answer(Struct, frozen=True, kw_only=True, gc=False):
     body: bytes = b""  # as far as it was read
     is_whole: bool = True
     retry_after: str | None = None
+    location: str | None = None
     detail: str = ""  # of a failure
 
 
@@ -34,9 +41,41 @@ def judge(route: Route, batch: Sequence[Prepared], answer: Answer, now_us: int) 
             return _judge_each(batch, answer, status)
         detail = ""
     else:
-        detail = answer.detail or _beginning(answer.body)
+        detail = _explain(route.target.url, answer)
     outcome = classify(status, now_us=now_us, retry_after=answer.retry_after, detail=detail)
     return [outcome] * len(batch)
+
+
+def _explain(target_url: str, answer: Answer) -> str:
+    """What else is known of an answer that is not a success."""
+    if answer.status not in REDIRECTS:
+        return answer.detail or _beginning(answer.body)
+    moved_url = _by_trailing_slash(target_url, answer.location or "")
+    if moved_url is None:
+        return NOT_FOLLOWED
+    return f"{NOT_FOLLOWED}; the target redirects to {moved_url}: register that URL"
+
+
+def _by_trailing_slash(target_url: str, location: str) -> str | None:
+    """The URL to use instead, if a redirect only adds or removes the slash at the path's end.
+
+    Web frameworks answer so when a route is written the other way.
+    """
+    try:
+        target = urlsplit(target_url)
+        moved = urlsplit(urljoin(target_url, location))
+        if _without_path(moved) != _without_path(target):
+            return None
+    except ValueError:  # not a URL
+        return None
+    path = target.path or "/"
+    if f"{path}/" != moved.path and f"{moved.path}/" != path:
+        return None
+    return target._replace(path=moved.path).geturl()
+
+
+def _without_path(url: SplitResult) -> tuple[object, ...]:
+    return url.scheme, url.hostname, url.port or DEFAULT_PORTS.get(url.scheme), url.query
 
 
 def _beginning(body: bytes) -> str:

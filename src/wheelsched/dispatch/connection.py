@@ -228,12 +228,12 @@ class Connection(asyncio.Protocol):
         )
 
     def _finish(self) -> None:
-        retry_after = self._headers.get(b"retry-after")
         answer = Answer(
             status=self._status,
             body=b"".join(self._body)[: self._most_bytes],
             is_whole=not self._is_too_long(),
-            retry_after=None if retry_after is None else retry_after.decode("latin-1"),
+            retry_after=self._header(b"retry-after"),
+            location=self._header(b"location"),
         )
         if (keep_alive := self._headers.get(b"keep-alive")) is not None:
             self.rests_s = _read_keep_alive(keep_alive)
@@ -242,6 +242,10 @@ class Connection(asyncio.Protocol):
             self._keeper.rest(self)
         else:
             self.end()
+
+    def _header(self, name: bytes) -> str | None:
+        value = self._headers.get(name)
+        return None if value is None else value.decode("latin-1")
 
     def _fail(self, failure: TransportFailure, detail: str = "") -> None:
         self._resolve(Answer(status=failure, detail=detail))

@@ -117,6 +117,7 @@ def _mentions_pydantic(annotation: Any, seen: set[int]) -> bool:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
+    yield typing.get_origin(annotation)
     yield from typing.get_args(annotation)
     yield from getattr(annotation, "__metadata__", ())  # of Annotated
     for alias in ("__supertype__", "__value__"):  # of NewType; of `type X = …`

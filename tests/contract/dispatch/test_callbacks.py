@@ -274,6 +274,37 @@ async def test_a_redirect_is_not_followed(world: World, worker: Worker, status: 
     assert len(worker.received) == 1
 
 
+@pytest.mark.parametrize("is_absolute", [True, False], ids=["absolute", "relative"])
+async def test_a_redirect_by_a_trailing_slash_says_which_url_to_register(
+    world: World, worker: Worker, is_absolute: bool
+) -> None:
+    location = worker.url.replace("/report?", "/report/?")
+    worker.answers(307, Location=location if is_absolute else "/hooks/report/?a=b")
+    outcome = await world.send(worker.url)
+    assert outcome == Rejected(
+        error="the worker answered 307 Temporary Redirect: redirects are not followed; the target "
+        f"redirects to {location}: register that URL",
+        http_status=307,
+    )
+    assert len(worker.received) == 1
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        *("https://elsewhere.example/hooks/report/?a=b", "/hooks/report/", "/other/?a=b"),
+        *("", "/", "//", "http://[::1/", "http://127.0.0.1:x/hooks/report/?a=b", "\xff"),
+    ],
+)
+async def test_any_other_redirect_is_called_one(
+    world: World, worker: Worker, location: str
+) -> None:
+    worker.answers(302, Location=location)
+    outcome = await world.send(worker.url)
+    assert isinstance(outcome, Rejected)
+    assert outcome.error == "the worker answered 302 Found: redirects are not followed"
+
+
 async def test_an_answer_is_not_decompressed(world: World, worker: Worker) -> None:
     async def answer(received: Received) -> web.Response:
         body = gzip.compress(b"out of paper")
