@@ -6,7 +6,7 @@ Invariant: a body is read up to the receiver's bound and no further, in bounded 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from wheelsched.worker.answer import Answer, refuse
 from wheelsched.worker.receiver import Receiver
@@ -17,28 +17,63 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 
-async def handle(
-    receiver: Receiver, scope: Scope, receive: Receive, send: Send, read_timeout_s: float
-) -> None:
-    """Answers one request."""
-    answer = await _answer(receiver, scope, receive, read_timeout_s)
-    if answer is None:
-        return
-    headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+class Routes(Protocol):
+    """Where routes are added: an application or a router of FastAPI or Starlette."""
+
+    def add_route(self, path: str, route: Any, *, include_in_schema: bool = True) -> None:
+        """Serve a path by an ASGI application."""
 
 
-async def live(stop: Callable[[], Awaitable[None]], receive: Receive, send: Send) -> None:
-    """Follows the server from its start to its end, however long that takes."""
-    while True:
-        message = await receive()
-        if message["type"] == "lifespan.startup":
-            await send({"type": "lifespan.startup.complete"})
-        else:
-            await stop()
-            await send({"type": "lifespan.shutdown.complete"})
+class AsgiApplication:
+    """The worker as an ASGI application, alone or as a part of another.
+
+    An object and not a function: to Starlette a function is one of `request`.
+    """
+
+    def __init__(
+        self, receiver: Receiver, stop: Callable[[], Awaitable[None]], read_timeout_s: float
+    ) -> None:
+        self._receiver = receiver
+        self._stop = stop
+        self._read_timeout_s = read_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                await self._handle(scope, receive, send)
+            case "lifespan":
+                await self._live(receive, send)
+            case other:
+                raise ValueError(f"a worker serves HTTP only, not {other!r}")
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = await _answer(self._receiver, scope, receive, self._read_timeout_s)
+        if answer is None:
             return
+        headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Follow the server from its start to its end, however long that takes."""
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self._stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+def mount(application: AsgiApplication, routes: Routes, path: str) -> None:
+    """Serve a path and the same with a slash at its end."""
+    if not path.startswith("/"):
+        raise ValueError(f"invalid path {path!r}; expected e.g. '/hooks'")
+    stem = path.rstrip("/")
+    for each in (stem, f"{stem}/"):
+        if each:
+            routes.add_route(each, application, include_in_schema=False)
 
 
 async def _answer(

@@ -38,19 +38,27 @@ class Receiver:
 
     async def receive(self, headers: Mapping[str, str], body: bytes) -> Answer:
         """The answer to a request. The names of its headers are lower case."""
+        deliveries = self.read(headers, body)
+        return deliveries if isinstance(deliveries, Answer) else await self.perform(deliveries)
+
+    def read(self, headers: Mapping[str, str], body: bytes) -> Delivery | list[Delivery] | Answer:
+        """The run or the batch of runs of a verified request, or the answer that refuses it."""
         if len(body) > self.max_body_bytes:
             return refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large")
         if not self._crew.has_room:
             return refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the worker takes no more now", 1)
         try:
             webhook_id = self._verifier.verify(headers, body)
-            deliveries = read_request(headers, body, webhook_id)
+            return read_request(headers, body, webhook_id)
         except UnverifiedCallback as error:
             log.write(logging.WARNING, "request.refused", str(error))
             return refuse(HTTPStatus.UNAUTHORIZED, str(error))
         except InvalidCallback as error:
             log.write(logging.WARNING, "request.refused", str(error))
             return refuse(HTTPStatus.BAD_REQUEST, str(error))
+
+    async def perform(self, deliveries: Delivery | list[Delivery]) -> Answer:
+        """Have the runs of a request performed, and give their answer."""
         if isinstance(deliveries, Delivery):
             return write_answer(await self._perform(deliveries))
         async with asyncio.TaskGroup() as group:

@@ -40,6 +40,11 @@ VERSION: Final = "v1,"
 _TIMESTAMP: Final = re.compile(r"[0-9]{1,12}")
 
 
+def sign(key: bytes, signed: bytes) -> str:
+    """The signature of a message by the key of a secret."""
+    return VERSION + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+
+
 class Verifier:
     """Knows the secrets, and the time of day."""
 
@@ -82,8 +87,7 @@ class Verifier:
         given = signatures.encode("utf-8", "replace").split(b" ")
         matches = False
         for key in self._keys:
-            digest = base64.b64encode(hmac.digest(key, signed, hashlib.sha256))
-            expected = VERSION.encode() + digest
+            expected = sign(key, signed).encode()
             for signature in given:
                 matches |= hmac.compare_digest(signature, expected)
         return matches

@@ -10,10 +10,11 @@ from typing import Protocol, TypeVar
 from aiohttp import web
 
 from wheelsched.clock import SystemClock
+from wheelsched.closing import Closing
 from wheelsched.config import WorkerConfig
 from wheelsched.errors import HandlerTaken, InvalidHandler, quoted
 from wheelsched.ports import Clock
-from wheelsched.worker import on_aiohttp, on_asgi
+from wheelsched.worker import on_aiohttp, on_asgi, on_wsgi
 from wheelsched.worker.accepted import AcceptedRuns, Reports
 from wheelsched.worker.attempt import Equipment
 from wheelsched.worker.crew import Crew
@@ -22,6 +23,7 @@ from wheelsched.worker.fencing import FencingCheck
 from wheelsched.worker.handler import Handler
 from wheelsched.worker.receiver import Receiver
 from wheelsched.worker.signature import Verifier
+from wheelsched.worker.testing import TestClient
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -53,7 +55,8 @@ class Worker:
         config = config or WorkerConfig()
         clock = clock or SystemClock()
         self._config = config
-        self._has_client = client is not None
+        self._client = client
+        self._wall_us = clock.wall_us
         self._handlers: dict[str | None, Handler] = {}
         equipment = Equipment(
             deduplicate or MemoryOnce(clock=clock),
@@ -66,7 +69,10 @@ class Worker:
         verifier = Verifier(
             secrets, tolerance_us=config.tolerance_ms * 1_000, wall_us=clock.wall_us
         )
+        self._secret = secrets[0]
         self.receiver = Receiver(verifier, self._handlers, self._crew, config.max_body_bytes)
+        self.asgi = on_asgi.AsgiApplication(self.receiver, self.stop, self._read_timeout_s)
+        self.wsgi = on_wsgi.WsgiApplication(self.receiver, self._stop_and_disconnect, config)
 
     def job(self, name: str | None = None, *, long: bool = False) -> Callable[[Function], Function]:
         """Decorates the handler of a job; without a name, of every job that has none of its own.
@@ -78,7 +84,7 @@ class Worker:
             raise HandlerTaken(
                 f"the worker has a handler for {quoted(name or 'every job')} already"
             )
-        if long and not self._has_client:
+        if long and self._client is None:
             raise InvalidHandler("a long job is reported by REST: give the Worker a client")
 
         def register(function: Function) -> Function:
@@ -86,6 +92,10 @@ class Worker:
             return function
 
         return register
+
+    def test_client(self) -> TestClient:
+        """Delivers callbacks to the handlers in tests, without a server or a scheduler."""
+        return TestClient(self.receiver, self._secret, self._wall_us)
 
     def routes(self, path: str = "/") -> list[web.RouteDef]:
         """Routes for an aiohttp application, which calls `stop` when it shuts down."""
@@ -106,24 +116,23 @@ class Worker:
         application.on_shutdown.append(stop)
         return application
 
-    async def asgi(
-        self, scope: on_asgi.Scope, receive: on_asgi.Receive, send: on_asgi.Send
-    ) -> None:
-        """The worker as an ASGI application, alone or mounted in another.
+    def mount(self, app: on_asgi.Routes, path: str = "/") -> None:
+        """Serve callbacks at a path of a FastAPI or Starlette application, which calls `stop`.
 
-        One that is mounted hears nothing of the lifespan: the outer one calls `stop`.
+        With and without a slash at its end: `app.mount` would answer the path without one with
+        a redirect, and callbacks follow none.
         """
-        match scope["type"]:
-            case "lifespan":
-                await on_asgi.live(self.stop, receive, send)
-            case "http":
-                await on_asgi.handle(self.receiver, scope, receive, send, self._read_timeout_s)
-            case other:
-                raise ValueError(f"a worker speaks HTTP, and not {other}")
+        on_asgi.mount(self.asgi, app, path)
 
     async def stop(self) -> None:
         """Takes on no more, waits for what is at work, and hands back what does not end in time."""
         await self._crew.stop()
+
+    async def _stop_and_disconnect(self) -> None:
+        """Stop where the loop ends too: a client's connections belong to its loop."""
+        await self.stop()
+        if isinstance(self._client, Closing):
+            await self._client.close()
 
     @property
     def _read_timeout_s(self) -> float:

@@ -151,6 +151,33 @@ async def test_asgi_refuses_what_is_not_http(worker: Worker) -> None:
         await worker.asgi({"type": "websocket"}, exchange.receive, exchange.send)
 
 
+class Routes:
+    """What is added to an application."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+
+    def add_route(self, path: str, route: Any, *, include_in_schema: bool = True) -> None:
+        self.paths.append(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "paths"),
+    [("/hooks", ["/hooks", "/hooks/"]), ("/hooks/", ["/hooks", "/hooks/"]), ("/", ["/"])],
+)
+def test_a_path_is_mounted_with_and_without_its_slash(
+    worker: Worker, path: str, paths: list[str]
+) -> None:
+    routes = Routes()
+    worker.mount(routes, path)
+    assert routes.paths == paths
+
+
+def test_a_path_begins_with_a_slash(worker: Worker) -> None:
+    with pytest.raises(ValueError, match="invalid path 'hooks'"):
+        worker.mount(Routes(), "hooks")
+
+
 SERVED = """
 import socket
 import sys
