@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar, TypeVarTuple
 from wheelsched._wheel import ObjectWheel, WheelStats
 from wheelsched.aio._callbacks import Callbacks, Timer, check_loop
 from wheelsched.aio.batches import Batches
+from wheelsched.aio.timeout import Timeout
 from wheelsched.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -164,6 +165,19 @@ class AsyncWheel(Generic[Item]):
     ) -> Timer:
         """Call `callback(*args)` in `delay_s` from now: see `call_at`."""
         return self._callbacks.add(self._after(delay_s), callback, args, context)
+
+    def timeout(self, delay_s: float | None) -> Timeout:
+        """Cancel the block of an `async with` that takes longer than `delay_s` from now.
+
+        The block ends with TimeoutError, as with `asyncio.timeout`: timeouts nest, with asyncio's
+        too, and a cancellation from outside stays one. None is no limit. Closing the wheel takes
+        the limit away.
+        """
+        return self.timeout_at(None if delay_s is None else self._after(delay_s))
+
+    def timeout_at(self, when_ns: int | None) -> Timeout:
+        """Cancel the block of an `async with` at `when_ns`: see `timeout`."""
+        return Timeout(self._callbacks, self._after, when_ns)
 
     def add(self, when_ns: int, item: Item) -> int:
         """Hand out `item` at `when_ns`, by `batches`. Return the handle to cancel it by."""
