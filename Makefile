@@ -92,7 +92,7 @@ bench: setup ## the benchmarks, some minutes; ONLY=wheel runs one of them
 
 # Each goes on when the one before has missed a target or failed; what it left is in results/.
 bench-full: setup ## the benchmarks at the sizes they are designed for: hours, and 20 GB of disk
-	-$(BENCH) bench_wheel.py bench_loop.py bench_schedule.py bench_dispatch.py
+	-$(BENCH) bench_wheel.py bench_loop.py bench_calls.py bench_schedule.py bench_dispatch.py
 	-export WHEELSCHED_BENCH_TIMERS=2000000 WHEELSCHED_BENCH_RUNS=100000; $(BENCH) bench_store.py
 	-export WHEELSCHED_BENCH_RUNS=20000,100000,500000; $(BENCH) bench_hot_second.py
 	-export WHEELSCHED_BENCH_SECONDS=60; $(BENCH) bench_lateness.py
