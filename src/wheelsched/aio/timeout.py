@@ -52,9 +52,9 @@ class Timeout:
         exc_type: type[BaseException] | None,
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
-    ) -> bool | None:
+    ) -> None:
         self._drop_timer()
-        return await self._block.__aexit__(exc_type, exc_val, exc_tb)
+        await self._block.__aexit__(exc_type, exc_val, exc_tb)
 
     def _set_timer(self, when_ns: int | None) -> None:
         if when_ns is None:

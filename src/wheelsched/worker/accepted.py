@@ -111,7 +111,7 @@ class AcceptedRuns:
                 continue
             return
         detail = f"the outcome of {delivery.run_id} could not be reported; the run will time out"
-        log.write(logging.ERROR, "report.lost", detail, run_id=delivery.run_id)
+        log.write(logging.ERROR, "report.lost", detail, {"run_id": delivery.run_id})
 
     async def _send_report(self, attempt: Attempt, outcome: Outcome) -> None:
         run_id, token = attempt.delivery.run_id, attempt.delivery.token
@@ -135,12 +135,13 @@ class AcceptedRuns:
 def _log_stale(delivery: Delivery) -> None:
     detail = f"{delivery.run_id} has a later attempt, or has ended"
     fields = {"run_id": delivery.run_id, "token": delivery.token}
-    log.write(logging.WARNING, "run.stale", detail, **fields)
+    log.write(logging.WARNING, "run.stale", detail, fields)
 
 
 def _log_failure(event: str, delivery: Delivery, error: Exception) -> None:
     detail = f"{delivery.run_id}: {_shown(error)}"
-    log.write(logging.WARNING, event, detail, run_id=delivery.run_id, error=_shown(error))
+    fields = {"run_id": delivery.run_id, "error": _shown(error)}
+    log.write(logging.WARNING, event, detail, fields)
 
 
 def _shown(error: Exception) -> str:

@@ -115,7 +115,7 @@ class Attempt:
             if not claim.is_first:
                 detail = f"{delivery.run_id} is done already"
                 fields = {"run_id": delivery.run_id, "attempt": delivery.attempt}
-                log.write(logging.DEBUG, "run.repeated", detail, **fields)
+                log.write(logging.DEBUG, "run.repeated", detail, fields)
                 return Succeeded()
             if handler.is_long:
                 self.accept()
@@ -150,7 +150,7 @@ class Attempt:
             "error": named,
         }
         detail = f"{delivery.run_id} of {errors.quoted(delivery.job_name)}: {named}"
-        log.write(logging.ERROR, "run.failed", detail, raised=error, **fields)
+        log.write(logging.ERROR, "run.failed", detail, fields, raised=error)
 
 
 def _message(error: BaseException) -> str:

@@ -5,6 +5,7 @@ Invariant: a record reads well as plain text (`event: detail`) and carries the s
 """
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 LOGGER: Final = logging.getLogger("wheelsched.worker")
@@ -13,7 +14,12 @@ LOGGER.addHandler(logging.NullHandler())
 
 
 def write(
-    level: int, event: str, detail: str, *, raised: BaseException | None = None, **fields: object
+    level: int,
+    event: str,
+    detail: str,
+    fields: Mapping[str, object],
+    *,
+    raised: BaseException | None = None,
 ) -> None:
     """Log an event (`noun.verb`); with the traceback of `raised`, if given."""
     LOGGER.log(

@@ -101,4 +101,5 @@ class PostgresOnce:
         try:
             await connection.execute(FORGET, self._keep_days, FORGET_AT_ONCE, timeout=PATIENCE_S)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            log.write(logging.WARNING, "keys.kept", f"old keys were not deleted: {error}")
+            detail = f"old keys were not deleted: {error}"
+            log.write(logging.WARNING, "keys.kept", detail, {"error": str(error)})

@@ -51,10 +51,10 @@ class Receiver:
             webhook_id = self._verifier.verify(headers, body)
             return read_request(headers, body, webhook_id)
         except UnverifiedCallback as error:
-            log.write(logging.WARNING, "request.refused", str(error))
+            _log_refusal(error)
             return refuse(HTTPStatus.UNAUTHORIZED, str(error))
         except InvalidCallback as error:
-            log.write(logging.WARNING, "request.refused", str(error))
+            _log_refusal(error)
             return refuse(HTTPStatus.BAD_REQUEST, str(error))
 
     async def perform(self, deliveries: Delivery | list[Delivery]) -> Answer:
@@ -71,3 +71,7 @@ class Receiver:
     async def _perform(self, delivery: Delivery) -> Outcome:
         handler = self._handlers.get(delivery.job_name) or self._handlers.get(None)
         return await self._crew.perform(delivery, handler)
+
+
+def _log_refusal(error: Exception) -> None:
+    log.write(logging.WARNING, "request.refused", str(error), {"error": str(error)})

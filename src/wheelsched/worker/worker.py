@@ -131,8 +131,9 @@ class Worker:
     async def _stop_and_disconnect(self) -> None:
         """Stop where the loop ends too: a client's connections belong to its loop."""
         await self.stop()
-        if isinstance(self._client, Closing):
-            await self._client.close()
+        client: object = self._client
+        if isinstance(client, Closing):
+            await client.close()
 
     @property
     def _read_timeout_s(self) -> float:
