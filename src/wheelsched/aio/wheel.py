@@ -119,6 +119,11 @@ class AsyncWheel(Generic[Item]):
                 "wheel.closed with %d callbacks and %d items pending",
                 len(pending.callbacks),
                 len(pending.items),
+                extra={
+                    "event": "wheel.closed",
+                    "callbacks": len(pending.callbacks),
+                    "items": len(pending.items),
+                },
             )
 
     def __len__(self) -> int:
