@@ -1,23 +1,19 @@
 """A worker whose callbacks come more than once, as after a crash or a lost answer: one effect each.
 
-The scheduler is played by `callback`, which signs as it does. The worker is real, and so is the
-socket between them.
+`sign_callback` plays the scheduler. The worker is real, and so is the socket between them.
 """
 
 import asyncio
-import base64
-import hashlib
-import hmac
-import time
+from datetime import UTC, datetime
 
 import aiohttp
 from aiohttp import web
 from msgspec import Struct
 
 from wheelsched.worker import Reject, Run, Worker
+from wheelsched.worker.testing import sign_callback
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105 - nobody's
-JOB_ID = "018f3c2e-7a9b-7c3d-8e4f-5a6b7c8d9e0f"
 
 
 class Report(Struct):
@@ -40,34 +36,6 @@ class Reports:
         self.written.append(report.customer)
 
 
-def signature(key: str, now_s: str, signed: bytes) -> str:
-    secret = base64.b64decode(SECRET.removeprefix("whsec_"))
-    digest = hmac.digest(secret, f"{key}.{now_s}.".encode() + signed, hashlib.sha256)
-    return f"v1,{base64.b64encode(digest).decode()}"
-
-
-def callback(customer: int, attempt: int) -> tuple[bytes, dict[str, str]]:
-    """The request of one attempt of one run; the key is the same for all of them."""
-    body = b'{"customer": %d}' % customer
-    key, now_s = f"{JOB_ID}:{customer}", str(int(time.time()))
-    headers = {
-        "wheelsched-run-id": f"{JOB_ID.replace('-', '')}-{customer}",
-        "wheelsched-job-id": JOB_ID,
-        "wheelsched-job-name": "weekly-report",
-        "wheelsched-scheduled-at": "2026-11-16T14:00:00Z",
-        "wheelsched-attempt": str(attempt),
-        "wheelsched-fencing-token": str(attempt),
-        "wheelsched-trigger": "schedule",
-        "wheelsched-timeout-ms": "120000",
-    }
-    return body, headers | {
-        "wheelsched-signature": signature(key, now_s, "\n".join(headers.values()).encode()),
-        "webhook-id": key,
-        "webhook-timestamp": now_s,
-        "webhook-signature": signature(key, now_s, body),
-    }
-
-
 async def main() -> None:
     reports = Reports()
     runner = web.AppRunner(reports.worker.application("/hooks/report"), access_log=None)
@@ -77,8 +45,16 @@ async def main() -> None:
     async with aiohttp.ClientSession() as session:
         for customer in range(4):
             for attempt in (1, 2, 3):
-                body, headers = callback(customer, attempt)
-                async with session.post(url, data=body, headers=headers) as response:
+                callback = sign_callback(
+                    "weekly-report",
+                    {"customer": customer},
+                    secret=SECRET,
+                    scheduled_at=datetime(2026, 11, 16, 14, customer, tzinfo=UTC),
+                    attempt=attempt,
+                )
+                async with session.post(
+                    url, data=callback.body, headers=callback.headers
+                ) as response:
                     said = await response.text()
                     print(f"customer {customer}, attempt {attempt}: {response.status} {said}")
     await runner.cleanup()
