@@ -10,7 +10,16 @@ from tests.contract.conftest import ALL, MINUTE_US, World
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import JobState, RunKey, RunState, SkipReason, Trigger
 from wheelsched.errors import JobChanged, JobNameTaken, JobNotFound, JobNotPausable, TenantNotFound
-from wheelsched.ports import Caller, ClaimedRetry, JobFilter, Registration, RequestedRun
+from wheelsched.ports import (
+    FIRST_JOB,
+    Caller,
+    ClaimedRetry,
+    JobFilter,
+    JobPosition,
+    Registration,
+    RequestedRun,
+    position_of,
+)
 
 HALF_SECOND_US = 500_000
 
@@ -73,18 +82,17 @@ async def test_a_job_without_a_future_is_finished(world: World) -> None:
 
 
 async def test_lists_by_name_in_pages_and_by_filter(world: World) -> None:
-    for name in ("c", "a", "b"):
-        await world.register(world.now_us, name)
+    registered = {name: await world.register(world.now_us, name) for name in ("c", "a", "b")}
     paused = world.job("d", tags={"team": "b", "tier": "1"})
     await world.jobs.register(world.caller, [Registration(paused, world.now_us)])
     await world.jobs.pause(world.caller, paused.job_id)
 
-    async def names(wanted: JobFilter, limit: int = 9, after: str = "") -> list[str]:
+    async def names(wanted: JobFilter, limit: int = 9, after: JobPosition = FIRST_JOB) -> list[str]:
         found = await world.jobs.list_jobs(world.caller, wanted, limit, after)
         return [job.name for job in found]
 
     assert await names(JobFilter(), 3) == ["a", "b", "c"]
-    assert await names(JobFilter(), 3, "c") == ["d"]
+    assert await names(JobFilter(), 3, position_of(registered["c"])) == ["d"]
     assert await names(JobFilter(name="b")) == ["b"]
     assert await names(JobFilter(state=JobState.PAUSED)) == ["d"]
     assert await names(JobFilter(tags={"tier": "1"})) == ["d"]

@@ -166,10 +166,10 @@ async def test_what_exceeds_the_quota_is_refused(world: World) -> None:
         await draft_of(world, job_ids[2])
     ).error == "the tenant has as many jobs as it may have: 2"
     with pytest.raises(QuotaExceeded):
-        await world.jobs.register(world.caller, [Registration(world.job("e"), None)])
+        await world.jobs.register(world.caller, [Registration(world.job("e"), world.now_us)])
     await world.jobs.delete(world.caller, job_ids[2])  # was never counted
     with pytest.raises(QuotaExceeded):
-        await world.jobs.register(world.caller, [Registration(world.job("e"), None)])
+        await world.jobs.register(world.caller, [Registration(world.job("e"), world.now_us)])
 
 
 async def test_a_cancelled_job_is_gone_and_then_cleared_away(world: World) -> None:
@@ -190,9 +190,10 @@ async def test_a_cancelled_job_is_gone_and_then_cleared_away(world: World) -> No
         assert await unplanned(world) == []
         assert await world.due(job) is None
         assert await world.state(key) is RunState.CANCELLED
-    assert await world.jobs.register(world.caller, [Registration(world.job(), None)]) == set()
+    again = Registration(world.job(), world.now_us)
+    assert await world.jobs.register(world.caller, [again]) == set()
     with pytest.raises(QuotaExceeded):
-        await world.jobs.register(world.caller, [Registration(world.job("more"), None)])
+        await world.jobs.register(world.caller, [Registration(world.job("more"), world.now_us)])
 
 
 async def test_a_cancellation_says_whether_it_came_in_time(world: World) -> None:

@@ -75,3 +75,17 @@ def test_an_empty_database_is_migrated(empty_database: str) -> None:
     assert json.loads(run("db", "status", *on, "--json"))["applied"] == []
     assert "applied 0001_roles" in run("db", "migrate", *on)
     assert json.loads(run("db", "status", *on, "--json"))["pending"] == []
+
+
+def test_the_settings_are_shown_and_changed(database: str) -> None:
+    on = ("--database-url", database)
+    defaults = {"history_days": 30, "dead_days": 90, "finished_days": 7}
+    assert json.loads(run("db", "settings", *on, "--json")) == defaults
+    run("db", "settings", "--history-days", "14", "--finished-days", "2", *on)
+    changed = defaults | {"history_days": 14, "finished_days": 2}
+    assert json.loads(run("db", "status", *on, "--json"))["settings"] == changed
+    assert "history_days" in run("db", "status", *on)
+    said = run("db", "settings", "--history-days", "0", "--dead-days", "9999", *on, code=2)
+    assert "history_days is 0; expected 1 to 3,650 days" in said
+    assert "dead_days is 9999" in said
+    assert json.loads(run("db", "settings", *on, "--json")) == changed

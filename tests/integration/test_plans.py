@@ -63,6 +63,17 @@ DRAFTS = """
     ANALYZE jobs, unplanned;
 """
 
+# A name that was used ten thousand times, among as many others, of one tenant.
+FINISHED = """
+    INSERT INTO jobs (
+        job_id, tenant_id, partition, name, state, definition, created_at, updated_at
+    )
+    SELECT gen_random_uuid(), current_tenant(), 0, CASE kind WHEN 'one' THEN 'm' ELSE n::text END,
+        CASE kind WHEN 'active' THEN 'active' ELSE 'finished' END,
+        '{}', now(), now() - n * interval '1 second'
+    FROM generate_series(1, 10000) AS n, unnest(ARRAY['one', 'many', 'active']) AS kind
+"""
+
 
 @pytest.fixture(scope="module")
 def filled(server_url: str, template: str) -> Iterator[str]:
@@ -314,12 +325,24 @@ async def test_a_change_of_a_job_does_not_read_its_history(api: Connection) -> N
     assert await api.fetchval("SELECT count(*) FROM runs WHERE state = 'skipped'") == 1
 
 
+async def test_a_page_of_jobs_reads_no_more_than_its_parts(api: Connection) -> None:
+    await api.execute(FINISHED)
+    now_us = await api.fetchval("SELECT now()")
+    for name, ended_us in (("", now_us), ("m", now_us - 5_000_000_000), ("5", now_us)):
+        plan = await explain(api, "list_jobs", name, ended_us, UUID(int=0), None, None, "{}", 50)
+        assert plan["Actual Rows"] == 50
+        read = [node for node in nodes(plan) if node.get("Relation Name") == "jobs"]
+        assert sum(node["Actual Rows"] * node["Actual Loops"] for node in read) <= 150
+        assert not any(node.get("Rows Removed by Filter") for node in read)
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "index"),
     [
-        ("forget_answers", (90,), "idempotency_by_age"),
-        ("forget_refused", (90, BATCH), "refused_by_end"),
-        ("lock_one_offs", (7, 0, UUID(int=0), BATCH), "one_offs_by_end"),
+        ("forget_answers", (), "idempotency_by_age"),
+        ("forget_refused", (7, BATCH), "refused_by_end"),
+        ("forget_dead", (90, BATCH), "dead_by_age"),
+        ("lock_finished", (7, 0, UUID(int=0), BATCH), "finished_by_end"),
     ],
 )
 async def test_retention_reads_what_is_old_only(

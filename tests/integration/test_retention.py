@@ -14,7 +14,9 @@ from wheelsched.store.connection import Connection
 from wheelsched.store.database import Database
 from wheelsched.store.queries import load_queries
 from wheelsched.store.retention import Retention
+from wheelsched.store.settings import Settings
 
+KEEP = Settings(history_days=90, dead_days=90)
 HISTORY = load_queries("history.sql")
 TENANT = uuid4()
 INSERT = """
@@ -50,7 +52,7 @@ OLD_DAYS = 8
 async def add_job(
     owner: Connection, kind: str = "at", age_days: int = OLD_DAYS, tenant_id: UUID = TENANT
 ) -> UUID:
-    """A job that finished so many days ago, and is counted."""
+    """A job that finished so many days ago."""
     job_id = uuid4()
     await owner.execute(
         "INSERT INTO jobs SELECT $1::uuid, $2, 0, $1::uuid::text, 'finished', 1,"
@@ -64,11 +66,6 @@ async def add_job(
     await owner.execute(
         "INSERT INTO tenants (tenant_id, name) VALUES ($1::uuid, $1::uuid::text)"
         " ON CONFLICT DO NOTHING",
-        tenant_id,
-    )
-    await owner.execute(
-        "INSERT INTO job_counts VALUES ($1, 1)"
-        " ON CONFLICT (tenant_id) DO UPDATE SET jobs = job_counts.jobs + 1",
         tenant_id,
     )
     return job_id
@@ -97,19 +94,18 @@ async def wait_for_lock(owner: Connection, statement: str) -> None:
     await until(lambda: owner.fetchval(waiting, statement))
 
 
-async def test_one_offs_that_ended_long_ago_are_removed_in_batches(
+async def test_jobs_that_finished_long_ago_are_removed_in_batches(
     retention: Retention, owner: Connection
 ) -> None:
-    kept = {await add_job(owner, age_days=6), await add_job(owner, kind="cron")}
-    for _ in range(5):
-        await add_job(owner)
-    assert await retention.remove_one_offs(batch=2) == 5
+    kept = {await add_job(owner, age_days=6)}
+    for kind in ("at", "at", "at", "cron", "every"):
+        await add_job(owner, kind)
+    assert await retention.remove_finished(7, batch=2) == 5
     assert await job_ids(owner) == kept
-    assert await owner.fetchval("SELECT jobs FROM job_counts") == 2
-    assert await retention.remove_one_offs() == 0
+    assert await retention.remove_finished(7) == 0
 
 
-async def test_a_one_off_with_a_live_run_stays_and_stops_no_other(
+async def test_a_job_with_a_live_run_stays_and_stops_no_other(
     retention: Retention, owner: Connection
 ) -> None:
     live = set()
@@ -117,12 +113,12 @@ async def test_a_one_off_with_a_live_run_stays_and_stops_no_other(
         live.add(job_id := await add_job(owner, age_days=20))
         await add_run(owner, job_id, state)
     await add_run(owner, await add_job(owner), "succeeded")
-    assert await retention.remove_one_offs(batch=1) == 1
+    assert await retention.remove_finished(7, batch=1) == 1
     assert await job_ids(owner) == live
     assert await owner.fetchval("SELECT count(*) FROM runs") == 4
 
 
-async def test_a_one_off_that_somebody_asks_a_run_of_stays(
+async def test_a_finished_job_that_somebody_asks_a_run_of_stays(
     retention: Retention, owner: Connection, database: str, connect: Connect
 ) -> None:
     job_id = await add_job(owner)
@@ -132,30 +128,15 @@ async def test_a_one_off_that_somebody_asks_a_run_of_stays(
         now_us = await asking.fetchval("SELECT clock_timestamp()")
         await asking.fetch(HISTORY["lock_requested"], job_id)
         await asking.fetch(HISTORY["request_runs"], job_id, [now_us], ["manual"], [None], None)
-        assert await retention.remove_one_offs() == 0
-    assert await retention.remove_one_offs() == 0
+        assert await retention.remove_finished(7) == 0
+    assert await retention.remove_finished(7) == 0
     assert await job_ids(owner) == {job_id}
 
 
-async def test_who_removes_one_offs_counts_by_tenant(
-    retention: Retention, owner: Connection, database: str, connect: Connect
-) -> None:
-    """Two at once would otherwise wait for each other's counts."""
-    for _ in range(20):
-        await add_job(owner, tenant_id=uuid4())
-    holder = await connect(database, lock_timeout="1ms")
-    lock = "SELECT FROM job_counts ORDER BY tenant_id LIMIT $1 FOR UPDATE"
-    async with holder.transaction():
-        await holder.execute(lock, 1)
-        removing = asyncio.create_task(retention.remove_one_offs())
-        await wait_for_lock(owner, "WITH removed%")
-        await holder.execute(lock, 20)
-    assert await removing == 20
-
-
-async def test_a_shard_keeps_house(database: str, owner: Connection) -> None:
-    await add_job(owner)
-    await make_old(owner, 91)
+async def test_a_shard_keeps_house_by_the_settings(database: str, owner: Connection) -> None:
+    await owner.execute("UPDATE settings SET history_days = 5, dead_days = 5, finished_days = 2")
+    await add_job(owner, age_days=3)
+    await make_old(owner, 6)
     keeping = asyncio.create_task(_keep_house(StoreConfig(url=database, role="shard")))
 
     async def is_clean() -> bool:
@@ -168,14 +149,14 @@ async def test_a_shard_keeps_house(database: str, owner: Connection) -> None:
 async def test_a_turn_lasts_as_long_as_its_work(
     database: str, owner: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def drop(self: Retention, days: int) -> int:
+    async def drop(self: Retention, settings: Settings) -> int:
         await owner.execute("SELECT pg_sleep(1)")
-        return days
+        return settings.history_days
 
     monkeypatch.setattr(Retention, "_drop", drop)
     config = StoreConfig(url=database, role="owner", command_timeout_ms=200)
     async with await Database.open(config) as hasty:
-        assert await Retention(hasty).drop_old_days(90) == 90
+        assert await Retention(hasty).drop_old_days(KEEP) == 90
 
 
 async def test_coming_days_are_made_once(retention: Retention) -> None:
@@ -188,15 +169,15 @@ async def test_only_what_is_past_retention_is_dropped(
 ) -> None:
     await make_old(owner, 89, 90, 91, 400)
     before = await owner.fetchval(CHILDREN)
-    assert await retention.drop_old_days() == 4
+    assert await retention.drop_old_days(KEEP) == 4
     assert await owner.fetchval(CHILDREN) == before - 2
     assert await owner.fetchval("SELECT count(*) FROM runs") == 2
-    assert await retention.drop_old_days() == 0
+    assert await retention.drop_old_days(KEEP) == 0
 
 
 async def test_many_at_once_drop_each_day_once(retention: Retention, owner: Connection) -> None:
     await make_old(owner, *range(91, 99))
-    dropped = await asyncio.gather(*(retention.drop_old_days() for _ in range(3)))
+    dropped = await asyncio.gather(*(retention.drop_old_days(KEEP) for _ in range(3)))
     assert await owner.fetchval("SELECT count(*) FROM days WHERE day < current_date - 90") == 0
     assert await owner.fetchval("SELECT count(*) FROM runs") == 0
     assert sum(dropped) == 16
@@ -217,7 +198,7 @@ async def test_a_detachment_that_was_cut_short_is_finished(
         with pytest.raises(Exception, match="statement timeout"):
             await cut.execute(statement)
     assert await owner.fetchval("SELECT bool_or(inhdetachpending) FROM pg_inherits")
-    assert await retention.drop_old_days() == 2
+    assert await retention.drop_old_days(KEEP) == 2
 
 
 async def test_dropping_does_not_stop_the_hot_path(
@@ -229,7 +210,7 @@ async def test_dropping_does_not_stop_the_hot_path(
     hot = await connect(database, lock_timeout="1s")
     async with reader.transaction():
         await reader.fetch("SELECT * FROM runs")
-        dropping = asyncio.create_task(retention.drop_old_days())
+        dropping = asyncio.create_task(retention.drop_old_days(KEEP))
         await wait_for_lock(owner, "ALTER TABLE%")
         await hot.execute(INSERT, uuid4(), 0)
         await hot.execute("UPDATE runs SET state = 'succeeded'")

@@ -19,6 +19,7 @@ ROLES = {
     "retention.sql": "wheelsched_owner",
     "runs.sql": "wheelsched_shard",
     "session.sql": "wheelsched_api",
+    "settings.sql": "wheelsched_owner",
     "skips.sql": "wheelsched_api",
     "tenants.sql": "wheelsched_api",
     "timers.sql": "wheelsched_shard",

@@ -27,7 +27,15 @@ from wheelsched.errors import (
     VersionMismatch,
     WrongType,
 )
-from wheelsched.ports import Acknowledged, Deleted, JobFilter, JobStore
+from wheelsched.ports import (
+    FIRST_JOB,
+    Acknowledged,
+    Deleted,
+    JobFilter,
+    JobPosition,
+    JobStore,
+    position_of,
+)
 from wheelsched.wire.job import JobAnswer, JobDocument
 from wheelsched.wire.jobs import JobPage
 from wheelsched.wire.strict import check_json, read_strictly
@@ -124,13 +132,13 @@ class Jobs:
         query = call.query
         wanted = JobFilter(state=query.state, name=query.name, tags=_read_tags(query.tag))
         cursors = Cursors(call.caller.tenant_id, "jobs", wanted)
-        after = "" if query.cursor is None else cursors.read(query.cursor, str)
+        after = FIRST_JOB if query.cursor is None else cursors.read(query.cursor, JobPosition)
         found = await self._jobs.list_jobs(call.caller, wanted, query.limit + 1, after)
         page, last = cut(found, query.limit)
         return Answer(
             body=JobPage(
                 items=[job_answer(job, call.now_us) for job in page],
-                next_cursor=None if last is None else cursors.write(last.name),
+                next_cursor=None if last is None else cursors.write(position_of(last)),
             )
         )
 

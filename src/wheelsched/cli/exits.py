@@ -46,6 +46,7 @@ CODES: Final[tuple[tuple[type[WheelschedError], ExitCode], ...]] = (
     (errors.InvalidField, ExitCode.USAGE),
     (errors.InvalidDocument, ExitCode.USAGE),
     (errors.InvalidNetwork, ExitCode.USAGE),
+    (errors.InvalidSetting, ExitCode.USAGE),
 )
 
 ADVICE: Final[tuple[tuple[type[WheelschedError], str], ...]] = (

@@ -29,6 +29,7 @@ from wheelsched.store.grants import Grants
 from wheelsched.store.migrate import known_migrations, migrate, pending
 from wheelsched.store.postgres import PostgresStore
 from wheelsched.store.retention import Retention
+from wheelsched.store.settings import Settings, change_settings, read_settings
 from wheelsched.wire.instant import instant
 from wheelsched.wire.tenant import (
     GrantAnswer,
@@ -50,10 +51,11 @@ Body = TypeVar("Body")
 
 
 class SchemaStatus(Struct, frozen=True, kw_only=True):
-    """Which migrations a database has, and which it lacks."""
+    """Which migrations a database has, and which it lacks; its settings, once it has them all."""
 
     applied: list[str]
     pending: list[str]
+    settings: Settings | None = None
 
 
 async def migrate_database(url: str) -> list[str]:
@@ -69,11 +71,25 @@ async def read_schema(url: str) -> SchemaStatus:
     """What `migrate_database` has done, and would do."""
     async with _connected(url) as connection:
         missing = {migration.number for migration in await pending(connection)}
+        settings = None if missing else await read_settings(connection)
     named = [(each.number, f"{each.number:04}_{each.name}") for each in known_migrations()]
     return SchemaStatus(
         applied=[name for number, name in named if number not in missing],
         pending=[name for number, name in named if number in missing],
+        settings=settings,
     )
+
+
+async def change_database_settings(url: str, changes: dict[str, int]) -> Settings:
+    """Changes the settings that are given, and gives all of them."""
+    async with await Database.open(StoreConfig(url=url, role="owner", connections=1)) as database:
+        return await change_settings(database, ACTOR, changes)
+
+
+async def read_database_settings(url: str) -> Settings:
+    """The settings of an installation."""
+    async with _connected(url) as connection:
+        return await read_settings(connection)
 
 
 class Operator:

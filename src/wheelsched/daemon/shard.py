@@ -35,6 +35,7 @@ from wheelsched.store.database import Database
 from wheelsched.store.hints import PostgresHints
 from wheelsched.store.postgres import PostgresStore
 from wheelsched.store.retention import Retention
+from wheelsched.store.settings import read_settings
 from wheelsched.vitals import Vitals
 
 log = structlog.get_logger("wheelsched.daemon")
@@ -142,8 +143,9 @@ async def _keep_house(config: StoreConfig) -> None:
             async with await Database.open(owner) as database:
                 retention = Retention(database)
                 await retention.make_days_ahead()
-                await retention.drop_old_days()
-                await retention.remove_one_offs()
+                settings = await read_settings(database)
+                await retention.drop_old_days(settings)
+                await retention.remove_finished(settings.finished_days)
         except StoreError as error:
             log.warning("retention.failed", error=str(error))
         await machine.sleep(HOUSEKEEPING_NS)

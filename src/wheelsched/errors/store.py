@@ -96,12 +96,16 @@ class StoreFault(StoreError):
     """the database refused a statement that it should not: a fault of this program"""
 
 
+class InvalidSetting(StoreError, ValueError):
+    """a setting is out of bounds"""
+
+
 class JobNotFound(StoreError):
     """there is no such job"""
 
 
 class JobNameTaken(StoreError):
-    """another job of the tenant has this name"""
+    """another job of the tenant that is not finished has this name"""
 
 
 class JobChanged(StoreError):

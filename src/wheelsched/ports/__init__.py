@@ -14,7 +14,17 @@ from wheelsched.ports.dispatch import Callback, Dispatcher, Prepared, Route
 from wheelsched.ports.hints import Hint, HintSource
 from wheelsched.ports.history import DeadFilter, HistoryStore, RequestedRun
 from wheelsched.ports.idempotency import IdempotencyStore, KeptAnswer, KeyedRequest
-from wheelsched.ports.jobs import Acknowledged, Deleted, JobFilter, JobStore, Registration, planned
+from wheelsched.ports.jobs import (
+    FIRST_JOB,
+    Acknowledged,
+    Deleted,
+    JobFilter,
+    JobPosition,
+    JobStore,
+    Registration,
+    planned,
+    position_of,
+)
 from wheelsched.ports.leases import Lease, LeaseStore, Ownership, ShardView, Survey
 from wheelsched.ports.plans import Judge, Plan, Planned, PlanStore, Unplanned
 from wheelsched.ports.runs import Adoption, Checked, Ending, RunStore, Settled
@@ -33,6 +43,7 @@ from wheelsched.ports.timers import (
 )
 
 __all__ = [
+    "FIRST_JOB",
     "NEVER_US",
     "UUID_BYTES",
     "Acknowledged",
@@ -55,6 +66,7 @@ __all__ = [
     "Horizon",
     "IdempotencyStore",
     "JobFilter",
+    "JobPosition",
     "JobStore",
     "Judge",
     "KeptAnswer",
@@ -82,4 +94,5 @@ __all__ = [
     "Token",
     "Unplanned",
     "planned",
+    "position_of",
 ]

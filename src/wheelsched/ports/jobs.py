@@ -4,13 +4,14 @@ Invariant: a caller sees the jobs of its tenant and no other; every change is in
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from msgspec import Struct
 
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Draft, Job, JobState, RunKey
+from wheelsched.core.spec import END_US
 from wheelsched.errors import JobNotPlanned
 from wheelsched.ports.tenants import Caller
 
@@ -45,6 +46,25 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     tags: dict[str, str] = {}
 
 
+class JobPosition(NamedTuple):
+    """A place in the list of jobs. Of one name the unfinished job comes first, then the finished
+    ones, latest first."""
+
+    name: str = ""
+    ended_at_us: int = END_US - 1
+    job_id: UUID = UUID(int=0)
+
+
+FIRST_JOB: Final = JobPosition()
+
+
+def position_of(job: Job | Draft) -> JobPosition:
+    """Where a job is in the list."""
+    if job.state is JobState.FINISHED:
+        return JobPosition(job.name, job.updated_at_us, job.job_id)
+    return JobPosition(job.name, job_id=job.job_id)
+
+
 def planned(job: Job | Draft) -> Job:
     """The job, or `JobNotPlanned` when it is a draft."""
     if isinstance(job, Draft):
@@ -59,7 +79,8 @@ class JobStore(Protocol):
         """Registers jobs, and gives those whose name another job of the tenant has.
 
         Raises `QuotaExceeded` when the tenant would have more jobs than its quota, and
-        `TenantNotFound`; then none is registered.
+        `TenantNotFound`; then none is registered. A finished job has neither a name that is taken
+        nor a place in the quota.
         """
 
     async def get(self, caller: Caller, job_id: UUID) -> Job:
@@ -69,14 +90,18 @@ class JobStore(Protocol):
         """The same, be it planned or not."""
 
     async def list_jobs(
-        self, caller: Caller, wanted: JobFilter, limit: int, after_name: str = ""
+        self, caller: Caller, wanted: JobFilter, limit: int, after: JobPosition = FIRST_JOB
     ) -> list[Job | Draft]:
-        """Jobs by name, after the last name of a page."""
+        """Jobs by name, after the last of a page. Finished jobs may share a name: see
+        `JobPosition`."""
 
     async def edit(
         self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool
     ) -> Acknowledged:
         """Replaces the version before `job.version`, or raises `JobChanged`.
+
+        A finished job that gets a future needs its name and a place in the quota again: raises
+        `JobNameTaken` or `QuotaExceeded`.
 
         What the old schedule has left behind its timer is one skipped row, as of a pause.
         """

@@ -14,7 +14,7 @@ from wheelsched.store.queries import load_queries
 QUERIES = load_queries("audit.sql")
 
 
-async def note(connection: Connection, tenant_id: UUID, actor: str, entry: Entry) -> None:
+async def note(connection: Connection, tenant_id: UUID | None, actor: str, entry: Entry) -> None:
     """Writes an entry in the transaction of its change."""
     detail = msgspec.json.encode(entry.detail).decode()
     await connection.execute(QUERIES["note"], tenant_id, actor, entry.verb, entry.subject, detail)

@@ -16,7 +16,7 @@ from wheelsched.errors import RunNotFound, RunNotLive
 from wheelsched.ports import Caller, DeadFilter, RequestedRun, Settled
 from wheelsched.store.audit import note
 from wheelsched.store.database import Database
-from wheelsched.store.days import with_days
+from wheelsched.store.days import Days, with_days
 from wheelsched.store.definition import decode_run
 from wheelsched.store.hints import hint
 from wheelsched.store.outcomes import note_stale, settle
@@ -83,7 +83,8 @@ class PostgresHistory:
             if before is not None and before["hints"]:
                 await note(connection, caller.tenant_id, caller.actor, asked("cancel", [key]))
         if before is None:
-            raise RunNotFound
+            await self.get_run(caller, key)  # it may be dead, and its day dropped
+            raise RunNotLive
         if before["state"] not in ("armed", "running", "retrying", "cancelled"):
             raise RunNotLive
         return before["state"] != "running" and (
@@ -93,14 +94,18 @@ class PostgresHistory:
     async def retry(
         self, caller: Caller, keys: Sequence[RunKey], *, delay_us: int = 0, spacing_us: int = 0
     ) -> set[RunKey]:
+        retry = partial(self._retry, caller, keys, delay_us, spacing_us)
+        return await with_days(self._database, retry)
+
+    async def _retry(
+        self, caller: Caller, keys: Sequence[RunKey], delay_us: int, spacing_us: int, days: Days
+    ) -> set[RunKey]:
+        given = [key.job_id for key in keys], [key.due_us for key in keys]
         async with self._database.tenant(caller) as connection:
-            rows = await connection.fetch(
-                QUERIES["retry_runs"],
-                [key.job_id for key in keys],
-                [key.due_us for key in keys],
-                delay_us,
-                spacing_us,
-            )
+            if kept := await connection.fetch(QUERIES["list_kept"], *given):
+                days += (row["due_at"] for row in kept)
+                await connection.execute(QUERIES["restore_kept"], *given)
+            rows = await connection.fetch(QUERIES["retry_runs"], *given, delay_us, spacing_us)
             revived = {RunKey(row["job_id"], row["due_at"]) for row in rows}
             if revived:
                 await note(connection, caller.tenant_id, caller.actor, asked("retry", revived))
@@ -117,9 +122,10 @@ class PostgresHistory:
                 return True
             if await note_stale(connection, [settled]):
                 return False
-            if await connection.fetchrow(QUERIES["get_run"], *settled.key) is None:
-                raise RunNotFound
-            return True
+            run = await connection.fetchrow(QUERIES["get_run"], *settled.key)
+        if run is None:
+            raise RunNotFound
+        return bool(run["token"] == settled.token)  # or it is dead, and its day dropped
 
 
 def decode_attempt(row: asyncpg.Record) -> Attempt:

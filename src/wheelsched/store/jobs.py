@@ -14,8 +14,23 @@ from wheelsched.core.audit import changed
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Draft, Job, JobState, RunKey, SkipReason
 from wheelsched.core.partition import partition_of
-from wheelsched.errors import JobChanged, JobNameTaken, JobNotFound, JobNotPausable
-from wheelsched.ports import Acknowledged, Caller, Deleted, JobFilter, Registration, planned
+from wheelsched.errors import (
+    JobChanged,
+    JobNameTaken,
+    JobNotFound,
+    JobNotPausable,
+    QuotaExceeded,
+)
+from wheelsched.ports import (
+    FIRST_JOB,
+    Acknowledged,
+    Caller,
+    Deleted,
+    JobFilter,
+    JobPosition,
+    Registration,
+    planned,
+)
 from wheelsched.store.audit import note
 from wheelsched.store.connection import Connection
 from wheelsched.store.database import Database
@@ -57,12 +72,12 @@ class PostgresJobs:
         return decode_either(row)
 
     async def list_jobs(
-        self, caller: Caller, wanted: JobFilter, limit: int, after_name: str = ""
+        self, caller: Caller, wanted: JobFilter, limit: int, after: JobPosition = FIRST_JOB
     ) -> list[Job | Draft]:
         tags = ENCODER.encode(wanted.tags).decode()
         async with self._database.tenant(caller) as connection:
             rows = await connection.fetch(
-                QUERIES["list_jobs"], after_name, wanted.state, wanted.name, tags, limit
+                QUERIES["list_jobs"], *after, wanted.state, wanted.name, tags, limit
             )
         return [decode_either(row) for row in rows]
 
@@ -105,6 +120,7 @@ class PostgresJobs:
                 await connection.execute(QUERIES["bump_timer"], job.job_id, job.version)
             entry = changed("edit", job, is_rescheduled=is_rescheduled)
             await note(connection, caller.tenant_id, caller.actor, entry)
+            await _recount(connection, before.state, job.state)
             return await _acknowledged(connection, job.job_id)
 
     async def _pause(
@@ -154,6 +170,7 @@ class PostgresJobs:
                     await write_skip(connection, job_id, skip, days)
                 entry = changed("resume", job)
                 await note(connection, caller.tenant_id, caller.actor, entry)
+                await _recount(connection, job.state, state)
             return await _acknowledged(connection, job_id)
 
     async def _delete(
@@ -173,7 +190,7 @@ class PostgresJobs:
             await connection.execute(QUERIES["delete_job"], job_id)
             await note(connection, caller.tenant_id, caller.actor, changed("delete", job))
             if isinstance(job, Job):  # drafts are not counted: see `plan`
-                await connection.execute(QUERIES["uncount_job"])
+                await _recount(connection, job.state, JobState.FINISHED)
             too_late = {*soon, *(RunKey(job_id, row["due_at"]) for row in late)}
             return Deleted(job=job, too_late=tuple(sorted(too_late)))
 
@@ -210,6 +227,20 @@ async def _replace(connection: Connection, job: Job) -> None:
         )
     except asyncpg.UniqueViolationError as error:
         raise JobNameTaken from error
+
+
+async def _recount(connection: Connection, before: JobState, after: JobState) -> None:
+    """Keeps the count of the tenant's jobs, in which a finished one has no place."""
+    added = (before is JobState.FINISHED) - (after is JobState.FINISHED)
+    if not added:
+        return
+    row = await connection.fetchrow(QUERIES["count_job"], added)
+    assert row
+    if added > 0 and row["jobs"] > row["job_quota"]:
+        raise QuotaExceeded(
+            f"the tenant has {row['jobs'] - added:,} jobs and may have {row['job_quota']:,}: "
+            "there is no room for a finished job to become active again"
+        )
 
 
 async def _withdraw(connection: Connection, job_id: UUID, reason: SkipReason) -> None:

@@ -87,7 +87,12 @@ def _in_order(jobs: Sequence[Registration]) -> list[Registration]:
 def _finish_of(caller: Caller, jobs: Sequence[Registration]) -> _Finish:
     entry = registered([registration.job for registration in jobs])
     detail = msgspec.json.encode(entry.detail).decode()
-    return _Finish(caller.actor, entry.subject, detail, len(jobs))
+    return _Finish(caller.actor, entry.subject, detail, len(_counted(jobs)))
+
+
+def _counted(jobs: Sequence[Registration]) -> list[Registration]:
+    """The jobs that have a place in the quota: those that have a future."""
+    return [registration for registration in jobs if registration.due_us is not None]
 
 
 async def _add(
@@ -113,7 +118,7 @@ async def _add(
         if error.sqlstate != QUOTA_EXCEEDED:
             raise
         before, quota = map(int, str(error.detail).split())
-        raise _too_many(before, quota, new) from error
+        raise _too_many(before, quota, _counted(new)) from error
 
 
 async def _add_missing(connection: Connection, jobs: Sequence[Registration]) -> list[Registration]:

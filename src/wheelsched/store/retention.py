@@ -1,11 +1,13 @@
-"""Stage *sweep*, on Postgres: daily tables and one-offs, made ahead and removed past retention.
+"""Stage *sweep*, on Postgres: daily tables made ahead, and what is past its retention removed.
 
-Invariant: no statement here takes a lock that the hot path waits for, and no job goes that has a
-live run. Any number of processes may do this at once, and each may be cut short anywhere.
+Invariant: no statement here takes a lock that the hot path waits for. A live run, and its job,
+stay until the run is past every retention. Any number of processes may do this at once, and each
+may be cut short anywhere.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import date
 from uuid import UUID
 
 import asyncpg
@@ -13,19 +15,11 @@ import asyncpg
 from wheelsched.store.connection import Connection
 from wheelsched.store.database import Database
 from wheelsched.store.queries import load_queries
+from wheelsched.store.settings import Settings
 
 QUERIES = load_queries("retention.sql")
-FORGET = (
-    QUERIES["forget_days"],
-    QUERIES["forget_dead"],
-    QUERIES["forget_retries"],
-    QUERIES["forget_answers"],
-)
 DAYS_AHEAD = 3
-RETENTION_DAYS = 90
-ONE_OFF_DAYS = 7  # they count against the quota of their tenant for so long
-ONE_OFF_BATCH = 1_000
-REFUSED_BATCH = 1_000
+BATCH = 1_000
 BEFORE_ALL = (0, UUID(int=0))
 
 
@@ -40,38 +34,40 @@ class Retention:
         made: int = await self._database.fetchval(QUERIES["make_days_ahead"], days)
         return made
 
-    async def drop_old_days(self, days: int = RETENTION_DAYS) -> int:
+    async def drop_old_days(self, settings: Settings) -> int:
         """Drops what is older than the retention, and gives how many tables that were.
 
         One process at a time, since two that detach would wait for each other; whoever comes
         second leaves it to the first.
         """
         async with self._turn() as is_ours:
-            return await self._drop(days) if is_ours else 0
+            return await self._drop(settings) if is_ours else 0
 
-    async def remove_one_offs(self, days: int = ONE_OFF_DAYS, batch: int = ONE_OFF_BATCH) -> int:
-        """Removes the one-offs that ended so long ago, and gives how many they were.
+    async def remove_finished(self, days: int, batch: int = BATCH) -> int:
+        """Removes the jobs that finished so long ago, and gives how many they were.
 
         Their history stays for its own retention. Each batch is a transaction.
         """
         removed, after = 0, BEFORE_ALL
         while True:
             async with self._database.connection() as connection, connection.transaction():
-                rows = await connection.fetch(QUERIES["lock_one_offs"], days, *after, batch)
+                rows = await connection.fetch(QUERIES["lock_finished"], days, *after, batch)
                 if not rows:
                     return removed
                 job_ids = [row["job_id"] for row in rows]
-                removed += await connection.fetchval(QUERIES["remove_one_offs"], job_ids)
+                removed += await connection.fetchval(QUERIES["remove_finished"], job_ids)
                 after = (rows[-1]["updated_at"], rows[-1]["job_id"])
 
-    async def _drop(self, days: int) -> int:
+    async def _drop(self, settings: Settings) -> int:
         async with self._database.connection() as connection:
+            days = await _days_to_drop(connection, settings)
             await _run_each(connection, QUERIES["write_detachments"], days)
             dropped = await _run_each(connection, QUERIES["write_drops"], days)
-            for forget in FORGET:
-                await connection.execute(forget, days)
-            while await connection.fetchval(QUERIES["forget_refused"], days, REFUSED_BATCH):
-                pass
+            await connection.execute(QUERIES["forget_days"], days)
+            await connection.execute(QUERIES["forget_retries"], settings.history_days)
+            await connection.execute(QUERIES["forget_answers"])
+            await _in_pages(connection, QUERIES["forget_dead"], settings.dead_days)
+            await _in_pages(connection, QUERIES["forget_refused"], settings.finished_days)
         return dropped
 
     @asynccontextmanager
@@ -92,7 +88,38 @@ class Retention:
                 await turn.rollback()
 
 
-async def _run_each(connection: Connection, writer: str, days: int) -> int:
+async def _days_to_drop(connection: Connection, settings: Settings) -> list[date]:
+    """The days past retention, from which the dead have been moved away.
+
+    A day with a live run stays until the run has ended, or is older than dead runs may become.
+    """
+    found = await connection.fetch(QUERIES["list_past_days"], settings.history_days)
+    past_all = {
+        row["day"] for row in await connection.fetch(QUERIES["list_past_days"], settings.dead_days)
+    }
+    days = []
+    for (day,) in found:
+        if day not in past_all:
+            await _keep_dead(connection, day)
+            if await connection.fetchval(QUERIES["has_live"], day):
+                continue
+        days.append(day)
+    return days
+
+
+async def _keep_dead(connection: Connection, day: date) -> None:
+    """Moves the dead runs of a day to where they outlive it."""
+    after: Sequence[object] | None = BEFORE_ALL
+    while after is not None:
+        after = await connection.fetchrow(QUERIES["keep_dead"], day, *after, BATCH)
+
+
+async def _in_pages(connection: Connection, forget: str, days: int) -> None:
+    while await connection.fetchval(forget, days, BATCH):
+        pass
+
+
+async def _run_each(connection: Connection, writer: str, days: list[date]) -> int:
     """Runs the statements that a statement writes; gives how many were ours to run."""
     done = 0
     for (statement,) in await connection.fetch(writer, days):

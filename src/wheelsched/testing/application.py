@@ -62,7 +62,7 @@ class MemoryTransaction:
 
     def cancel(self, job: UUID | str) -> bool | None:
         """`wheelsched.cancel`: whether that was in time; None when there is no such job."""
-        job_id = self._named(job) if isinstance(job, str) else job
+        job_id = self._named(job) or self._finished(job) if isinstance(job, str) else job
         found = None if job_id is None else self._visible(job_id)
         if job_id is None or found is None:
             return None
@@ -108,6 +108,17 @@ class MemoryTransaction:
                 job_id = None if self._is_removed(change.job_id) else change.job_id
         return job_id
 
+    def _finished(self, name: str) -> UUID | None:
+        """The job that had a name and finished last."""
+        found = [
+            (job.updated_at_us, job_id)
+            for job_id, job in self._tables.jobs.items()
+            if job.tenant_id == self._caller.tenant_id
+            and job.name == name
+            and job.state is JobState.FINISHED
+        ]
+        return max(found)[1] if found else None
+
     def _is_removed(self, job_id: UUID) -> bool:
         return any(
             isinstance(change, Removal) and change.job_id == job_id for change in self._changes
@@ -129,7 +140,7 @@ class MemoryTransaction:
     def _add(self, draft: Draft) -> None:
         tables = self._tables
         tables.drafts[draft.job_id] = draft
-        tables.names[draft.tenant_id, draft.name] = draft.job_id
+        tables.occupy(draft)
         entry = Entry("job.register", str(draft.job_id), {"count": 1, "names": [draft.name]})
         tables.note(draft.tenant_id, self._caller.actor, entry)
         self._list(UnplannedRow(draft.job_id, draft.tenant_id, draft.created_at_us))
@@ -141,9 +152,11 @@ class MemoryTransaction:
         job = planned or tables.drafts.pop(job_id, None)
         if job is None:  # somebody else was first
             return
-        del tables.names[job.tenant_id, job.name]
+        is_finished = job.state is JobState.FINISHED
+        if not is_finished:
+            del tables.names[job.tenant_id, job.name]
         tables.note(job.tenant_id, self._caller.actor, changed("delete", job))
-        is_counted = planned is not None
+        is_counted = planned is not None and not is_finished
         self._list(UnplannedRow(job_id, job.tenant_id, removal.written_at_us, is_counted))
 
     def _list(self, row: UnplannedRow) -> None:

@@ -17,7 +17,17 @@ from wheelsched.errors import (
     QuotaExceeded,
     TenantNotFound,
 )
-from wheelsched.ports import Acknowledged, Caller, Deleted, JobFilter, Registration, planned
+from wheelsched.ports import (
+    FIRST_JOB,
+    Acknowledged,
+    Caller,
+    Deleted,
+    JobFilter,
+    JobPosition,
+    Registration,
+    planned,
+    position_of,
+)
 from wheelsched.testing.skips import stop_timer, write_skip
 from wheelsched.testing.tables import HINTED_US, IN_TIME_US, MemoryTables, RunRow, TimerRow
 
@@ -42,13 +52,16 @@ class MemoryJobs:
             if (known := self._tables.jobs.get(job.job_id)) is not None:
                 if known.tenant_id != caller.tenant_id:
                     refused.add(job.job_id)
+            elif registration.due_us is None:  # finished: it takes no name
+                added.append(registration)
             elif self._named(caller, job.name) or job.name in taken:
                 refused.add(job.job_id)
             else:
                 taken.add(job.name)
                 added.append(registration)
         if jobs:
-            self._check_quota(caller, [registration.job.job_id for registration in added])
+            counted = [each.job.job_id for each in added if each.due_us is not None]
+            self._check_quota(caller, counted)
         for registration in added:
             self._add(caller, registration)
         if added:
@@ -63,19 +76,19 @@ class MemoryJobs:
         return self._either(caller, job_id)
 
     async def list_jobs(
-        self, caller: Caller, wanted: JobFilter, limit: int, after_name: str = ""
+        self, caller: Caller, wanted: JobFilter, limit: int, after: JobPosition = FIRST_JOB
     ) -> list[Job | Draft]:
         jobs: list[Job | Draft] = [*self._tables.jobs.values(), *self._tables.drafts.values()]
         found = [
             job
             for job in jobs
             if job.tenant_id == caller.tenant_id
-            and job.name > after_name
+            and _order(position_of(job)) > _order(after)
             and wanted.state in (None, job.state)
             and wanted.name in (None, job.name)
             and wanted.tags.items() <= (job.tags.items() if isinstance(job, Job) else set())
         ]
-        return sorted(found, key=lambda job: job.name)[:limit]
+        return sorted(found, key=lambda job: _order(position_of(job)))[:limit]
 
     async def edit(
         self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool
@@ -83,16 +96,19 @@ class MemoryJobs:
         before = self._job(caller, job.job_id)
         if before.version != job.version - 1:
             raise JobChanged
-        if self._named(caller, job.name) not in (None, job.job_id):
-            raise JobNameTaken
+        if job.state is not JobState.FINISHED:
+            if self._named(caller, job.name) not in (None, job.job_id):
+                raise JobNameTaken
+            if before.state is JobState.FINISHED:
+                self._check_quota(caller, [job.job_id])
         self._tables.jobs[job.job_id] = replace(
             job,
             tenant_id=caller.tenant_id,
             created_at_us=before.created_at_us,
             paused_at_us=before.paused_at_us if job.state is JobState.PAUSED else None,
         )
-        del self._tables.names[caller.tenant_id, before.name]
-        self._tables.names[caller.tenant_id, job.name] = job.job_id
+        self._tables.release(before)
+        self._tables.occupy(self._tables.jobs[job.job_id])
         if is_rescheduled:
             next_us = due_us if job.state is JobState.ACTIVE else None
             until_us = None if next_us is None else next_us - 1
@@ -132,7 +148,9 @@ class MemoryJobs:
         if job.state is JobState.PAUSED:
             if version not in (None, job.version):
                 raise JobChanged
+            self._tables.release(job)
             self._change_state(job, JobState.FINISHED if due_us is None else JobState.ACTIVE)
+            self._tables.occupy(self._tables.jobs[job_id])
             self._start_timer(job_id, due_us)
             if skip is not None:
                 write_skip(self._tables, job, skip)
@@ -149,12 +167,11 @@ class MemoryJobs:
         late = self._cancel_waiting(job_id)
         self._tables.hint(job_id)
         too_late = {*self._too_late(job_id), *late}
+        self._tables.release(job)
         if isinstance(job, Draft):
             del self._tables.drafts[job_id]
         else:
             del self._tables.jobs[job_id]
-            self._tables.job_counts[caller.tenant_id] -= 1
-        del self._tables.names[caller.tenant_id, job.name]
         self._note(caller, "delete", job)
         return Deleted(job=job, too_late=tuple(sorted(too_late)))
 
@@ -166,8 +183,7 @@ class MemoryJobs:
             state=JobState.FINISHED if due_us is None else JobState.ACTIVE,
             updated_at_us=job.created_at_us,
         )
-        self._tables.names[caller.tenant_id, job.name] = job.job_id
-        self._tables.job_counts[caller.tenant_id] += 1
+        self._tables.occupy(self._tables.jobs[job.job_id])
         self._start_timer(job.job_id, due_us)
 
     def _check_quota(self, caller: Caller, new: Sequence[UUID]) -> None:
@@ -261,6 +277,11 @@ class MemoryJobs:
             if row.run.due_us > now_us - PAST_US and is_too_late(row, now_us)
         ]
         return tuple(sorted(keys))
+
+
+def _order(position: JobPosition) -> tuple[str, int, bytes]:
+    """What sorts positions as the list has them."""
+    return position.name, -position.ended_at_us, position.job_id.bytes
 
 
 def is_too_late(row: RunRow, now_us: int) -> bool:

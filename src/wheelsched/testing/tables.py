@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from wheelsched.core.audit import Entry
 from wheelsched.core.duration import MINUTE, SECOND
-from wheelsched.core.model import Attempt, Draft, Job, Run, RunKey, RunState, SkipReason
+from wheelsched.core.model import Attempt, Draft, Job, JobState, Run, RunKey, RunState, SkipReason
 from wheelsched.core.partition import PARTITIONS, partition_of
 from wheelsched.errors import FenceRaised, LeaseLost
 from wheelsched.ports import Hint, KeptAnswer, Lease, Tenant, Token
@@ -87,7 +87,7 @@ class MemoryTables:
         self.unplanned: dict[int, UnplannedRow] = {}
         self.unplanned_numbers = count(1)
         self.job_counts: Counter[UUID] = Counter()
-        self.names: dict[tuple[UUID, str], UUID] = {}
+        self.names: dict[tuple[UUID, str], UUID] = {}  # of those that are not finished
         self.timers: dict[UUID, TimerRow] = {}
         self.runs: dict[RunKey, RunRow] = {}
         self.attempts: dict[tuple[RunKey, int], Attempt] = {}
@@ -133,6 +133,18 @@ class MemoryTables:
     def note(self, tenant_id: UUID, actor: str, entry: Entry) -> None:
         """Writes a line of the audit."""
         self.audit.append(AuditRow(tenant_id, actor, entry))
+
+    def occupy(self, job: Job | Draft) -> None:
+        """Takes the name of a job, and its place in the quota; a finished one needs neither."""
+        if job.state is not JobState.FINISHED:
+            self.names[job.tenant_id, job.name] = job.job_id
+            self.job_counts[job.tenant_id] += isinstance(job, Job)
+
+    def release(self, job: Job | Draft) -> None:
+        """Gives back what `occupy` took."""
+        if job.state is not JobState.FINISHED:
+            del self.names[job.tenant_id, job.name]
+            self.job_counts[job.tenant_id] -= isinstance(job, Job)
 
     def write_run(self, run: Run) -> bool:
         """Adds a run, unless its key is taken, and keeps the mark of its partition."""

@@ -107,6 +107,7 @@ class MemoryTimers:
             timer = self._tables.timers.get(job_id)
             if timer is not None and timer.due_us is None and job_id in self._tables.jobs:
                 del self._tables.timers[job_id]
+                self._tables.release(self._tables.jobs[job_id])
                 self._change_state(job_id, JobState.FINISHED)
 
     async def pause_gone(self, lease: Lease, versions: Mapping[UUID, int]) -> None:

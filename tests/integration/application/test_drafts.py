@@ -9,6 +9,7 @@ from tests.integration.application.conftest import ALL, NOW_US, Place, schedule
 from wheelsched.core.model import Draft, JobState
 from wheelsched.ports import JobFilter, Plan, Tenant
 from wheelsched.store import retention
+from wheelsched.store.settings import Settings
 
 
 async def test_what_is_due_first_is_planned_first(place: Place) -> None:
@@ -53,10 +54,10 @@ async def test_what_was_refused_is_forgotten_after_a_week(place: Place) -> None:
     await place.store.leases.acquire(lease, ALL)
     plan = Plan(number=entry.number, draft=entry.draft, error="wrong")
     await place.store.plans.plan(lease, [plan])
-    await retention.Retention(place.database).drop_old_days()
+    await retention.Retention(place.database).drop_old_days(Settings())
     assert (await place.read(job_id)).state is JobState.REFUSED
     await place.owner.execute("UPDATE jobs SET updated_at = now() - interval '8 days'")
-    await retention.Retention(place.database).drop_old_days()
+    await retention.Retention(place.database).drop_old_days(Settings())
     assert await place.owner.fetchval("SELECT count(*) FROM jobs") == 0
 
 
@@ -70,7 +71,7 @@ async def test_no_statement_forgets_more_of_them_than_a_batch(
     await place.owner.execute(
         "UPDATE jobs SET state = 'refused', updated_at = now() - interval '8 days'"
     )
-    assert await place.database.fetchval(retention.QUERIES["forget_refused"], 90, 2) == 2
-    monkeypatch.setattr(retention, "REFUSED_BATCH", 2)
-    await retention.Retention(place.database).drop_old_days()
+    assert await place.database.fetchval(retention.QUERIES["forget_refused"], 7, 2) == 2
+    monkeypatch.setattr(retention, "BATCH", 2)
+    await retention.Retention(place.database).drop_old_days(Settings())
     assert await place.owner.fetchval("SELECT count(*) FROM jobs") == 0

@@ -1,24 +1,59 @@
 -- name: get_run
-SELECT * FROM runs WHERE job_id = $1 AND due_at = $2;
+-- A dead run is in kept_runs when its day has been dropped.
+SELECT * FROM runs WHERE job_id = $1 AND due_at = $2
+UNION ALL
+SELECT * FROM kept_runs WHERE job_id = $1 AND due_at = $2
+LIMIT 1;
 
 -- name: list_attempts
-SELECT * FROM attempts WHERE job_id = $1 AND due_at = $2 AND outcome = 'failed' ORDER BY attempt;
+SELECT * FROM attempts WHERE job_id = $1 AND due_at = $2 AND outcome = 'failed'
+UNION ALL
+SELECT * FROM kept_attempts WHERE job_id = $1 AND due_at = $2 AND outcome = 'failed'
+ORDER BY attempt;
 
 -- name: list_runs
-SELECT * FROM runs
-WHERE job_id = $1 AND due_at < coalesce($2::timestamptz, 'infinity')
+(
+    SELECT * FROM runs
+    WHERE job_id = $1 AND due_at < coalesce($2::timestamptz, 'infinity')
+    ORDER BY due_at DESC
+    LIMIT $3
+)
+UNION ALL
+(
+    SELECT * FROM kept_runs
+    WHERE job_id = $1 AND due_at < coalesce($2::timestamptz, 'infinity')
+    ORDER BY due_at DESC
+    LIMIT $3
+)
 ORDER BY due_at DESC
 LIMIT $3;
 
 -- name: list_runs_from
-SELECT * FROM runs
-WHERE job_id = $1 AND due_at >= $2
+(
+    SELECT * FROM runs
+    WHERE job_id = $1 AND due_at >= $2
+    ORDER BY due_at
+    LIMIT $3
+)
+UNION ALL
+(
+    SELECT * FROM kept_runs
+    WHERE job_id = $1 AND due_at >= $2
+    ORDER BY due_at
+    LIMIT $3
+)
 ORDER BY due_at
 LIMIT $3;
 
 -- name: list_dead
-SELECT runs.*
-FROM dead JOIN runs USING (job_id, due_at)
+SELECT run.*
+FROM dead
+CROSS JOIN LATERAL (
+    SELECT * FROM runs WHERE runs.job_id = dead.job_id AND runs.due_at = dead.due_at
+    UNION ALL
+    SELECT * FROM kept_runs
+    WHERE kept_runs.job_id = dead.job_id AND kept_runs.due_at = dead.due_at
+) AS run
 WHERE dead.tenant_id = current_tenant()
   AND (dead.due_at, dead.job_id) > ($1::timestamptz, $2::uuid)
   AND ($3::uuid IS NULL OR dead.job_id = $3)
@@ -82,6 +117,30 @@ WITH before AS (
     SELECT pg_notify('wheelsched', partition || ' ' || $1::uuid) FROM cancelled
 )
 SELECT before.state, before.is_early, (SELECT count(*) FROM hinted) AS hints FROM before;
+
+-- name: list_kept
+SELECT kept_runs.due_at
+FROM unnest($1::uuid[], $2::timestamptz[]) AS given (job_id, due_at)
+JOIN kept_runs ON kept_runs.job_id = given.job_id AND kept_runs.due_at = given.due_at;
+
+-- name: restore_kept
+-- Dead runs whose day has been dropped are runs among others again, to be retried.
+WITH known AS MATERIALIZED (
+    SELECT job_id FROM jobs WHERE job_id = ANY ($1::uuid[]) ORDER BY job_id FOR KEY SHARE
+), taken AS (
+    DELETE FROM kept_runs
+    USING unnest($1::uuid[], $2::timestamptz[]) AS given (job_id, due_at) JOIN known USING (job_id)
+    WHERE kept_runs.job_id = given.job_id AND kept_runs.due_at = given.due_at
+    RETURNING kept_runs.*
+), restored AS (
+    INSERT INTO runs SELECT * FROM taken
+), tried AS (
+    DELETE FROM kept_attempts
+    USING taken
+    WHERE kept_attempts.job_id = taken.job_id AND kept_attempts.due_at = taken.due_at
+    RETURNING kept_attempts.*
+)
+INSERT INTO attempts SELECT * FROM tried;
 
 -- name: retry_runs
 -- Only while their jobs are there, and keeps these from being removed meanwhile. The attempt that

@@ -41,16 +41,46 @@ WHERE job_id = $1
 FOR UPDATE;
 
 -- name: list_jobs
+-- By name; of one name first the job that is not finished, then the others, the latest first. Each
+-- part reads an index in that order, and no more of it than a page.
 SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at,
     error
-FROM jobs
-WHERE tenant_id = current_tenant()
-  AND name > $1
-  AND ($2::text IS NULL OR state = $2)
-  AND ($3::text IS NULL OR name = $3)
-  AND ($4::jsonb = '{}' OR tags @> $4::jsonb)
-ORDER BY name
-LIMIT $5;
+FROM (
+    (
+        SELECT * FROM jobs
+        WHERE tenant_id = current_tenant() AND state <> 'finished'
+          AND name > $1
+          AND ($4::text IS NULL OR state = $4)
+          AND ($5::text IS NULL OR name = $5)
+          AND ($6::jsonb = '{}' OR tags @> $6::jsonb)
+        ORDER BY name
+        LIMIT $7
+    )
+    UNION ALL
+    (
+        SELECT * FROM jobs
+        WHERE tenant_id = current_tenant() AND state = 'finished'
+          AND name = $1 AND updated_at <= $2 AND (updated_at < $2 OR job_id > $3::uuid)
+          AND ($4::text IS NULL OR state = $4)
+          AND ($5::text IS NULL OR name = $5)
+          AND ($6::jsonb = '{}' OR tags @> $6::jsonb)
+        ORDER BY updated_at DESC, job_id
+        LIMIT $7
+    )
+    UNION ALL
+    (
+        SELECT * FROM jobs
+        WHERE tenant_id = current_tenant() AND state = 'finished'
+          AND name > $1
+          AND ($4::text IS NULL OR state = $4)
+          AND ($5::text IS NULL OR name = $5)
+          AND ($6::jsonb = '{}' OR tags @> $6::jsonb)
+        ORDER BY name, updated_at DESC, job_id
+        LIMIT $7
+    )
+) AS page
+ORDER BY name, state = 'finished', updated_at DESC, job_id
+LIMIT $7;
 
 -- name: edit_job
 UPDATE jobs
@@ -69,9 +99,12 @@ RETURNING paused_at;
 -- name: delete_job
 DELETE FROM jobs WHERE job_id = $1;
 
--- name: uncount_job
--- Last in its transaction: whoever else adds or removes jobs of the tenant waits for its end.
-UPDATE job_counts SET jobs = jobs - 1 WHERE tenant_id = current_tenant();
+-- name: count_job
+-- Adds to the jobs that the tenant has, or takes away from them. Last in its transaction: whoever
+-- else adds or removes jobs of the tenant waits for its end.
+INSERT INTO job_counts (tenant_id, jobs) VALUES (current_tenant(), $1)
+ON CONFLICT (tenant_id) DO UPDATE SET jobs = job_counts.jobs + excluded.jobs
+RETURNING jobs, (SELECT job_quota FROM tenants WHERE tenant_id = current_tenant());
 
 -- name: bump_timer
 -- As the other two that write the timer, it waits for the claim in flight. What follows in the

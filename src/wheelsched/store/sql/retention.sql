@@ -13,10 +13,64 @@ SET LOCAL idle_in_transaction_session_timeout = 0;
 -- A table that is neither written nor vacuumed in daily life; readers are not disturbed.
 LOCK TABLE migrations IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
 
+-- name: list_past_days
+SELECT day FROM days
+WHERE day < (clock_timestamp() AT TIME ZONE 'UTC')::date - $1::integer
+ORDER BY day;
+
+-- name: keep_dead
+-- Moves a page of a day's dead runs, with their attempts, to the tables that outlive the day; gives
+-- the last of the page. One that is being redriven is passed by: it is not dead when its row is free.
+WITH page AS MATERIALIZED (
+    SELECT due_at, job_id FROM dead
+    WHERE due_at >= $1::date::timestamp AT TIME ZONE 'UTC'
+      AND due_at < ($1::date + 1)::timestamp AT TIME ZONE 'UTC'
+      AND (due_at, job_id) > ($2::timestamptz, $3::uuid)
+    ORDER BY due_at, job_id
+    LIMIT $4
+), moved AS (
+    DELETE FROM runs
+    USING page
+    WHERE runs.due_at >= $1::date::timestamp AT TIME ZONE 'UTC'
+      AND runs.due_at < ($1::date + 1)::timestamp AT TIME ZONE 'UTC'
+      AND runs.job_id = page.job_id
+      AND runs.due_at = page.due_at
+      AND runs.state = 'dead'
+    RETURNING runs.*
+), kept AS (
+    INSERT INTO kept_runs SELECT * FROM moved ON CONFLICT DO NOTHING
+), tried AS (
+    DELETE FROM attempts
+    USING moved
+    WHERE attempts.due_at >= $1::date::timestamp AT TIME ZONE 'UTC'
+      AND attempts.due_at < ($1::date + 1)::timestamp AT TIME ZONE 'UTC'
+      AND attempts.job_id = moved.job_id
+      AND attempts.due_at = moved.due_at
+    RETURNING attempts.*
+), kept_tried AS (
+    INSERT INTO kept_attempts SELECT * FROM tried ON CONFLICT DO NOTHING
+)
+SELECT due_at, job_id FROM page ORDER BY due_at DESC, job_id DESC LIMIT 1;
+
+-- name: has_live
+-- Whether a run of the day has not ended: those that wait for an attempt are in retries, all others
+-- lie after the mark of their partition.
+SELECT EXISTS (
+    SELECT FROM retries
+    WHERE due_at >= $1::date::timestamp AT TIME ZONE 'UTC'
+      AND due_at < ($1::date + 1)::timestamp AT TIME ZONE 'UTC'
+) OR EXISTS (
+    SELECT FROM partitions JOIN runs ON runs.partition = partitions.partition
+    WHERE runs.due_at >= $1::date::timestamp AT TIME ZONE 'UTC'
+      AND runs.due_at < ($1::date + 1)::timestamp AT TIME ZONE 'UTC'
+      AND runs.due_at >= partitions.live_since
+      AND runs.state IN ('armed', 'running', 'retrying')
+);
+
 -- name: write_detachments
--- Statements that take old days from their parents. They run one by one and outside of a
--- transaction: only so is the lock one that the hot path does not notice. One that was cut short
--- leaves its day half detached, and is brought to its end.
+-- Statements that take days from their parents. They run one by one and outside of a transaction:
+-- only so is the lock one that the hot path does not notice. One that was cut short leaves its day
+-- half detached, and is brought to its end.
 SELECT format(
     'ALTER TABLE %s DETACH PARTITION %s %s',
     inhparent::regclass, inhrelid::regclass,
@@ -25,12 +79,11 @@ SELECT format(
 FROM pg_inherits
 JOIN pg_class ON pg_class.oid = inhrelid
 WHERE inhparent IN ('runs'::regclass, 'attempts'::regclass)
-  AND to_date(right(relname, 8), 'YYYYMMDD')
-      < (clock_timestamp() AT TIME ZONE 'UTC')::date - $1::integer
+  AND to_date(right(relname, 8), 'YYYYMMDD') = ANY ($1::date[])
 ORDER BY relname;
 
 -- name: write_drops
--- Old days that have no parent any more. Nobody can reach them, so nobody waits.
+-- Days that have no parent any more. Nobody can reach them, so nobody waits.
 SELECT format('DROP TABLE %s', pg_class.oid::regclass)
 FROM pg_class
 LEFT JOIN pg_inherits ON inhrelid = pg_class.oid
@@ -38,36 +91,59 @@ WHERE relnamespace = 'wheelsched'::regnamespace
   AND relkind = 'r'
   AND relname ~ '^(runs|attempts)_[0-9]{8}$'
   AND inhparent IS NULL
-  AND to_date(right(relname, 8), 'YYYYMMDD')
-      < (clock_timestamp() AT TIME ZONE 'UTC')::date - $1::integer
+  AND to_date(right(relname, 8), 'YYYYMMDD') = ANY ($1::date[])
 ORDER BY relname;
 
 -- name: forget_days
-DELETE FROM days WHERE day < (clock_timestamp() AT TIME ZONE 'UTC')::date - $1::integer;
-
--- name: forget_dead
-DELETE FROM dead
-WHERE due_at < date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
-    - make_interval(days => $1::integer);
+DELETE FROM days WHERE day = ANY ($1::date[]);
 
 -- name: forget_retries
+-- Rows of runs that are gone with their day.
 DELETE FROM retries
 WHERE due_at < date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
-    - make_interval(days => $1::integer);
+    - make_interval(days => $1::integer)
+  AND NOT EXISTS (
+      SELECT FROM runs WHERE runs.job_id = retries.job_id AND runs.due_at = retries.due_at
+  );
 
--- name: lock_one_offs
--- One-offs that ended long ago, in pages. Who asks for a run of one holds a lock that is passed by.
+-- name: forget_dead
+-- A page of the dead runs that are past their retention, wherever they are kept.
+WITH past AS MATERIALIZED (
+    SELECT tenant_id, due_at, job_id FROM dead
+    WHERE due_at < date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
+        - make_interval(days => $1::integer)
+    ORDER BY due_at, job_id
+    LIMIT $2
+), listed AS (
+    DELETE FROM dead
+    USING past
+    WHERE dead.tenant_id = past.tenant_id
+      AND dead.due_at = past.due_at
+      AND dead.job_id = past.job_id
+), ended AS (
+    DELETE FROM kept_runs
+    USING past
+    WHERE kept_runs.job_id = past.job_id AND kept_runs.due_at = past.due_at
+), tried AS (
+    DELETE FROM kept_attempts
+    USING past
+    WHERE kept_attempts.job_id = past.job_id AND kept_attempts.due_at = past.due_at
+)
+SELECT count(*) FROM past;
+
+-- name: lock_finished
+-- Jobs that finished long ago, in pages. Who asks for a run of one holds a lock that is passed by.
 SELECT job_id, updated_at FROM jobs
 WHERE state = 'finished'
-  AND definition -> 'spec' ->> 'kind' = 'at'
   AND updated_at < statement_timestamp() - make_interval(days => $1::integer)
   AND (updated_at, job_id) > ($2::timestamptz, $3::uuid)
 ORDER BY updated_at, job_id
 LIMIT $4
 FOR UPDATE SKIP LOCKED;
 
--- name: remove_one_offs
--- A statement after the locks, so that it sees every run that was asked for before them.
+-- name: remove_finished
+-- A statement after the locks, so that it sees every run that was asked for before them. A job with
+-- a dead run stays as long as that: without its job nobody could redrive it.
 WITH removed AS (
     DELETE FROM jobs
     WHERE job_id = ANY ($1::uuid[])
@@ -75,31 +151,21 @@ WITH removed AS (
           SELECT FROM runs
           WHERE runs.job_id = jobs.job_id AND runs.state IN ('armed', 'running', 'retrying')
       )
-    RETURNING tenant_id
-), gone AS (
-    SELECT tenant_id, count(*) AS jobs FROM removed GROUP BY tenant_id
-), held AS MATERIALIZED (
-    -- In one order: another that removes jobs of the same tenants waits, and is not waited for.
-    SELECT job_counts.tenant_id, gone.jobs
-    FROM gone JOIN job_counts USING (tenant_id)
-    ORDER BY job_counts.tenant_id
-    FOR NO KEY UPDATE OF job_counts
-), counted AS (
-    UPDATE job_counts SET jobs = job_counts.jobs - held.jobs
-    FROM held
-    WHERE job_counts.tenant_id = held.tenant_id
+      AND NOT EXISTS (SELECT FROM dead WHERE dead.job_id = jobs.job_id)
+    RETURNING job_id
 )
 SELECT count(*) FROM removed;
 
 -- name: forget_refused
--- As long as one-offs are kept. They are not counted, and nothing else is known of them. No quota
--- bounds how many there are: those that have gone are told, and the next come with the next call.
+-- As long as finished jobs are kept. They are not counted, and nothing else is known of them. No
+-- quota bounds how many there are: those that have gone are told, and the next come with the next
+-- call.
 WITH removed AS (
     DELETE FROM jobs
     WHERE job_id = ANY (ARRAY(
         SELECT job_id FROM jobs
         WHERE state = 'refused'
-          AND updated_at < statement_timestamp() - make_interval(days => least($1::integer, 7))
+          AND updated_at < statement_timestamp() - make_interval(days => $1::integer)
         ORDER BY updated_at, job_id
         LIMIT $2
         FOR UPDATE SKIP LOCKED
@@ -110,5 +176,4 @@ SELECT count(*) FROM removed;
 
 -- name: forget_answers
 -- Whoever sends a request again does so within the day.
-DELETE FROM idempotency
-WHERE begun_at < statement_timestamp() - make_interval(days => least($1::integer, 1));
+DELETE FROM idempotency WHERE begun_at < statement_timestamp() - interval '1 day';

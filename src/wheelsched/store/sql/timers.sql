@@ -193,11 +193,23 @@ WITH fence AS MATERIALIZED (
     USING locked
     WHERE timers.job_id = locked.job_id AND timers.due_at = 'infinity'
     RETURNING timers.job_id
+), finished AS (
+    UPDATE jobs SET state = 'finished', version = version + 1, updated_at = clock_timestamp()
+    FROM ended
+    WHERE jobs.job_id = ended.job_id AND jobs.state IN ('active', 'paused')
+    RETURNING jobs.tenant_id
+), gone AS (
+    SELECT tenant_id, count(*) AS jobs FROM finished GROUP BY tenant_id
+), held AS MATERIALIZED (
+    -- In one order: another that finishes jobs of the same tenants waits, and is not waited for.
+    SELECT job_counts.tenant_id, gone.jobs
+    FROM gone JOIN job_counts ON job_counts.tenant_id = gone.tenant_id
+    ORDER BY job_counts.tenant_id
+    FOR NO KEY UPDATE OF job_counts
 )
-UPDATE jobs SET state = 'finished', version = version + 1, updated_at = clock_timestamp()
-FROM ended
-WHERE jobs.job_id = ended.job_id AND jobs.state IN ('active', 'paused')
-RETURNING jobs.job_id;
+UPDATE job_counts SET jobs = job_counts.jobs - held.jobs
+FROM held
+WHERE job_counts.tenant_id = held.tenant_id;
 
 -- name: pause_gone_jobs
 -- Only the version that was sent: a job that somebody resumed or edited since goes on, and one
