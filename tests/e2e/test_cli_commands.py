@@ -142,7 +142,7 @@ def test_the_shards_are_shown(stack: RunningStack) -> None:
 def test_the_schema_is_shown_and_is_current(stack: RunningStack) -> None:
     database = ("--database-url", stack.database_url)
     assert stack.read("db", "status", *database)["pending"] == []
-    assert "nothing to do" in stack.run("db", "migrate", *database)
+    assert "nothing to apply" in stack.run("db", "migrate", *database)
 
 
 def test_the_doctor_finds_nothing(stack: RunningStack) -> None:

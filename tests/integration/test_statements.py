@@ -17,6 +17,7 @@ ROLES = {
     "outcomes.sql": "wheelsched_shard",
     "plans.sql": "wheelsched_shard",
     "retention.sql": "wheelsched_owner",
+    "rights.sql": "wheelsched_shard",
     "runs.sql": "wheelsched_shard",
     "session.sql": "wheelsched_api",
     "settings.sql": "wheelsched_owner",
@@ -28,6 +29,7 @@ SCRIPTS = {  # statements that cannot be prepared
     "make_ledger",
     "lock_ledger",
     "use_schema",
+    "become_owner",
     "begin_for_tenant",
     "begin_for_operator",
 }

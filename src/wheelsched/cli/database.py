@@ -27,7 +27,11 @@ app = group("The schema of a database, and its settings.")
 def migrate(database_url: RequiredDatabaseOption) -> Output:
     """Bring a database to the schema of this program. Safe to run again, and by many at once."""
     applied = asyncio.run(migrate_database(database_url))
-    text = f"applied {', '.join(applied)}" if applied else "nothing to do: the schema is current"
+    text = (
+        f"applied {', '.join(applied)}"
+        if applied
+        else "nothing to apply: schema, roles and rights are current"
+    )
     return sentence({"applied": applied}, text)
 
 

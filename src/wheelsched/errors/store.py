@@ -73,7 +73,7 @@ class StoreFull(StoreError):
 
 
 class RightMissing(StoreError):
-    """the database account lacks a right: grant it the role wheelsched_shard or wheelsched_api"""
+    """the database refused the account, or a right that it lacks"""
 
 
 class LeaseLost(StoreError):

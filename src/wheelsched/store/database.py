@@ -13,12 +13,13 @@ import asyncpg
 
 from wheelsched.closing import Closing
 from wheelsched.config import StoreConfig
-from wheelsched.errors import InvalidDatabaseUrl, PoolExhausted, SchemaTooOld
+from wheelsched.errors import InvalidDatabaseUrl, PoolExhausted, RightMissing, SchemaTooOld
 from wheelsched.ports import Caller
 from wheelsched.store.connection import Connection, use_plain_values
 from wheelsched.store.failure import named_failures
 from wheelsched.store.migrate import check_schema
 from wheelsched.store.queries import load_queries
+from wheelsched.store.rights import check_rights, read_account
 
 if TYPE_CHECKING:  # asyncpg's classes take type arguments in their stubs only
     Pool: TypeAlias = asyncpg.Pool[asyncpg.Record]
@@ -59,14 +60,19 @@ class Database(Closing):
             try:
                 work = await _pool(config, config.connections, config.command_timeout_ms)
             except asyncpg.InvalidParameterValueError as error:  # the server knows no such role
-                raise SchemaTooOld from error
+                raise SchemaTooOld(
+                    f"the server has no role wheelsched_{config.role}; "
+                    "run `wheelsched db migrate`, which creates the roles and repairs their rights"
+                ) from error
+            except asyncpg.InsufficientPrivilegeError as error:
+                raise await _not_a_member(config) from error
             except ValueError as error:
                 raise InvalidDatabaseUrl(f"{InvalidDatabaseUrl.__doc__} ({error})") from error
             opened.callback(work.terminate)
             lease = await _pool(config, config.lease_connections, config.lease_timeout_ms)
             opened.callback(lease.terminate)
             async with work.acquire() as connection:
-                await check_schema(connection)
+                await _check(connection, config)
             opened.pop_all()
         return cls(config, work, lease)
 
@@ -131,6 +137,28 @@ class Database(Closing):
                 yield connection
             finally:
                 await pool.release(connection, timeout=timeout_ms / 1000)
+
+
+async def _not_a_member(config: StoreConfig) -> RightMissing:
+    connection = await asyncpg.connect(config.url, timeout=config.connect_timeout_ms / 1000)
+    try:
+        account = await read_account(connection)
+    finally:
+        await connection.close()
+    role = f"wheelsched_{config.role}"
+    return account.refused(f"may not use the role {role}", account.membership(role))
+
+
+async def _check(connection: Connection, config: StoreConfig) -> None:
+    """Refuses a schema that is not the program's, and one without the rights of its roles."""
+    try:
+        await check_schema(connection)
+        await check_rights(connection)
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise RightMissing(
+            f"the role wheelsched_{config.role} lacks a right ({error}), e.g. after a restore "
+            "without roles; run `wheelsched db migrate`, which repairs them"
+        ) from error
 
 
 @asynccontextmanager

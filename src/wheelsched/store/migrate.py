@@ -4,7 +4,8 @@ Invariant: migrations go forward only, each one once, whoever runs them at the s
 
 All that are missing are applied in one transaction, under a lock on the ledger: a database is
 never between two schemas, and of many programs that start together one migrates while the
-others wait and then find nothing to do.
+others wait and then find nothing to do. Roles, owners and rights are looked up each time, and
+repaired where they are not as the migrations made them.
 """
 
 import hashlib
@@ -13,13 +14,23 @@ from importlib.resources import files
 import asyncpg
 from msgspec import Struct
 
-from wheelsched.errors import SchemaDiverged, SchemaTooNew, SchemaTooOld
+from wheelsched.errors import RightMissing, SchemaDiverged, SchemaTooNew, SchemaTooOld
 from wheelsched.store.connection import Connection
 from wheelsched.store.failure import named_failures
 from wheelsched.store.queries import load_queries
+from wheelsched.store.rights import (
+    Account,
+    give_rights,
+    make_roles,
+    read_account,
+    take_ownership,
+)
 
 QUERIES = load_queries("migrate.sql")
 BOOTSTRAP_ATTEMPTS = 10
+# The first migration creates the roles, and fails for an account that may not, even where they are
+# there. All that it does is done before the others, and after them, by `rights`.
+MADE_BY_RIGHTS = 1
 
 
 class Migration(Struct, frozen=True):
@@ -45,19 +56,43 @@ def known_migrations() -> list[Migration]:
 
 
 async def migrate(connection: Connection) -> list[Migration]:
-    """Applies what is missing, and returns it."""
+    """Applies what is missing, and returns it; repairs roles and rights."""
     with named_failures():
-        await _make_ledger(connection)
-        async with connection.transaction():
-            await connection.execute(QUERIES["lock_ledger"])
-            missing = await _missing(connection)
-            await connection.execute(QUERIES["use_schema"])
-            for migration in missing:
+        account = await read_account(connection)
+        await make_roles(connection, account)
+        try:
+            await _make_ledger(connection)
+            return await _migrate(connection)
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise _not_allowed(account, error) from error
+
+
+async def _migrate(connection: Connection) -> list[Migration]:
+    async with connection.transaction():
+        await connection.execute(QUERIES["lock_ledger"])
+        missing = await _missing(connection)
+        await connection.execute(QUERIES["use_schema"])
+        await take_ownership(connection)
+        await connection.execute(QUERIES["become_owner"])
+        for migration in missing:
+            if migration.number != MADE_BY_RIGHTS:
                 await connection.execute(migration.sql)
-                await connection.execute(
-                    QUERIES["note_migration"], migration.number, migration.name, migration.digest
-                )
+            await connection.execute(
+                QUERIES["note_migration"], migration.number, migration.name, migration.digest
+            )
+        await give_rights(connection)
     return missing
+
+
+def _not_allowed(account: Account, error: asyncpg.PostgresError) -> RightMissing:
+    if "permission denied for database" in str(error):
+        reason = f"may not create a schema in the database {account.database}"
+        statement = f"GRANT CREATE ON DATABASE {account.database} TO {account.name}"
+        return account.refused(reason, statement)
+    return RightMissing(
+        f"the database account {account.name} may not migrate ({error}); run "
+        "`wheelsched db migrate` as the account that owns the tables, or as a superuser"
+    )
 
 
 async def pending(connection: Connection) -> list[Migration]:

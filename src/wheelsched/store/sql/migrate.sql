@@ -19,5 +19,8 @@ SELECT number, name, digest FROM wheelsched.migrations ORDER BY number;
 -- name: use_schema
 SET LOCAL search_path = wheelsched;
 
+-- name: become_owner
+SET LOCAL ROLE wheelsched_owner;
+
 -- name: note_migration
 INSERT INTO wheelsched.migrations (number, name, digest) VALUES ($1, $2, $3);
