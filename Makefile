@@ -10,7 +10,7 @@ EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/aio/*.pyx \
 WHEEL_TESTS := tests/unit/wheel tests/unit/aio tests/property/test_wheel.py tests/property/test_aio.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-asan sim faults fuzz audit bench bench-full bench-peers
+.PHONY: help setup demo test test-long test-asan test-postgres sim faults fuzz audit bench bench-full bench-peers
 .PHONY: lint types dist check clean
 
 help: ## list the targets
@@ -41,6 +41,9 @@ test: setup ## the tests, ten minutes on two cores
 
 test-long: setup ## the tests with many more cases each: hours
 	HYPOTHESIS_PROFILE=long $(PYTEST)
+
+test-postgres: setup ## the store's tests on Postgres 15 to 18, ten minutes each; VERSIONS="15 17"
+	$(BIN)/python -m tests.servers $(VERSIONS)
 
 # The sanitized extension is built beside the sources, in a copy of its own.
 test-asan: setup ## the wheel's tests on a build with the address and undefined-behaviour sanitizers

@@ -5,6 +5,7 @@ Invariant: no mode and no owner of a directory that was there before is ever cha
 
 import os
 import pwd
+import tempfile
 from pathlib import Path
 from typing import TypedDict
 
@@ -13,6 +14,8 @@ from msgspec import Struct
 from wheelsched.errors import EmbeddedServerFailure
 
 CANDIDATES = ("postgres", "nobody")
+SYSTEM_DATA = Path("/var/lib")
+SYSTEM_TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - directories are made in them
 
 
 class Credentials(TypedDict, total=False):
@@ -52,6 +55,25 @@ class Account(Struct, frozen=True):
             os._exit(0 if os.access(path, mode) else 1)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
+    def may_enter(self, directory: Path) -> bool:
+        """Whether the modes of a directory and of its parents let the account pass.
+
+        For choosing a place: what is chosen is asked of the kernel later, by `reaches`.
+        """
+        found = directory.resolve()
+        return all(self._has_right(path, os.X_OK) for path in (found, *found.parents))
+
+    def _has_right(self, path: Path, right: int) -> bool:
+        try:
+            status = path.stat()
+        except OSError:
+            return False
+        if status.st_uid == self.uid:
+            return bool(status.st_mode >> 6 & right)
+        if status.st_gid == self.gid:
+            return bool(status.st_mode >> 3 & right)
+        return bool(status.st_mode & right)
+
     def own(self, path: Path) -> None:
         """Gives the account what this program has just made for it."""
         if self.drops:
@@ -75,11 +97,28 @@ def server_account(name: str | None) -> Account:
     )
 
 
-def data_home() -> Path:
+def data_home(account: Account) -> Path:
     """Where the data lives by default.
 
-    The home of root is closed to the account that root drops to, so root has the system's.
+    The home of root is closed to the account that root drops to, so root has the system's
+    directory; or, should that be closed too, one in the home of the account.
     """
-    if os.geteuid() == 0:
-        return Path("/var/lib/wheelsched")
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "wheelsched"
+    if not account.drops:
+        return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "wheelsched"
+    usual = SYSTEM_DATA / "wheelsched"
+    own_home = Path(pwd.getpwuid(account.uid).pw_dir)
+    if usual.exists() or account.may_enter(SYSTEM_DATA) or not account.may_enter(own_home):
+        return usual
+    return own_home / "wheelsched"
+
+
+def make_throwaway_home(account: Account, prefix: str) -> Path:
+    """Makes an empty directory for data that nobody keeps, where the account can reach it.
+
+    The temporary directory of root may be closed to others, as with pam_tmpdir.
+    """
+    places = (Path(tempfile.gettempdir()), *SYSTEM_TEMPORARY)
+    place = next((place for place in places if account.may_enter(place)), places[0])
+    made = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+    made.chmod(0o711)
+    return made

@@ -20,7 +20,7 @@ import msgspec
 from wheelsched import errors
 from wheelsched.config import EmbeddedConfig
 from wheelsched.errors import DataDirectoryBusy, DataDirectoryUnreachable, EmbeddedServerFailure
-from wheelsched.store.account import data_home, server_account
+from wheelsched.store.account import Account, data_home, server_account
 from wheelsched.store.binaries import find_binaries
 from wheelsched.store.cluster import DATABASE, SUPERUSER, Cluster, make_home
 from wheelsched.store.supervisor import Failed, Plan, Ready, Reply, Taken
@@ -58,9 +58,10 @@ class EmbeddedPostgres:
     @classmethod
     def start(cls, config: EmbeddedConfig) -> Self:
         """Starts the server of a home, or joins it. Blocks until it accepts connections."""
-        home = (config.home or data_home()).expanduser().resolve()
+        account = server_account(config.account)
+        home = (config.home or data_home(account)).expanduser().resolve()
         arguments = server_arguments(config)
-        line, cluster, ready = _take_line(config, home, arguments)
+        line, cluster, ready = _take_line(config, home, account, arguments)
         if ready.arguments != arguments:
             line.close()
             raise DataDirectoryBusy(
@@ -111,9 +112,8 @@ def server_arguments(config: EmbeddedConfig) -> list[str]:
 
 
 def _take_line(
-    config: EmbeddedConfig, home: Path, arguments: list[str]
+    config: EmbeddedConfig, home: Path, account: Account, arguments: list[str]
 ) -> tuple[socket.socket, Cluster, Ready]:
-    account = server_account(config.account)
     _refuse_foreign(home)
     binaries = find_binaries(_written_by(home))
     directory = str(binaries.directory)

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -34,6 +33,7 @@ from wheelsched.core.egress import LOOPBACK
 from wheelsched.core.spec import END_US
 from wheelsched.daemon.up import Stack, UpConfig, open_stack
 from wheelsched.errors import ProcessFailed, WheelschedError
+from wheelsched.store.account import make_throwaway_home, server_account
 
 LOOK_NS: Final = 100_000_000
 PATIENCE_US: Final = 30 * SECOND  # for what is late, before it is lost
@@ -51,10 +51,9 @@ class Audience(Protocol):
 
 def perform(scenario: Scenario, audience: Audience) -> Evidence:
     """Makes it happen, on a throw-away database, and gives what was seen."""
-    home = Path(tempfile.mkdtemp(prefix="wheelsched-demo-"))
+    home = make_throwaway_home(server_account(None), "wheelsched-demo-")
     began_ns = SystemClock.now_ns()
     try:
-        home.chmod(0o711)  # the account that runs Postgres passes through
         (home / "records").touch(mode=0o600)
         seen = asyncio.run(_perform(scenario, audience, home))
         took_us = (SystemClock.now_ns() - began_ns) // 1_000

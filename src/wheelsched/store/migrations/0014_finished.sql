@@ -29,8 +29,8 @@ FROM (
 WHERE job_counts.tenant_id = finished.tenant_id;
 
 -- As before, but for `finished` beside the jobs that are not counted.
-CREATE OR REPLACE FUNCTION remove_job(tenant uuid, given_id uuid, is_replaced boolean) RETURNS boolean
-    LANGUAGE plpgsql SET search_path = wheelsched, pg_temp
+CREATE OR REPLACE FUNCTION remove_job(tenant uuid, given_id uuid, is_replaced boolean)
+    RETURNS boolean LANGUAGE plpgsql SET search_path = wheelsched, pg_temp
 AS $$
 DECLARE
     gone jobs;

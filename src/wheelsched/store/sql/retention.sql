@@ -20,7 +20,7 @@ ORDER BY day;
 
 -- name: keep_dead
 -- Moves a page of a day's dead runs, with their attempts, to the tables that outlive the day; gives
--- the last of the page. One that is being redriven is passed by: it is not dead when its row is free.
+-- the last of the page. A run that is being redriven stays: it is not dead when its row is free.
 WITH page AS MATERIALIZED (
     SELECT due_at, job_id FROM dead
     WHERE due_at >= $1::date::timestamp AT TIME ZONE 'UTC'

@@ -35,8 +35,8 @@ ORDER BY turn, statement;
 -- Statements that give the roles what they lack: all that the migrations give them, and nothing
 -- where nothing is missing. What a migration grants is named here too; a test compares the two.
 WITH on_tables (role_name, privilege, tables) AS (VALUES
-    ('wheelsched_shard', 'SELECT', 'migrations settings tenants jobs job_counts timers runs attempts '
-        'retries dead shards partitions days unplanned'),
+    ('wheelsched_shard', 'SELECT', 'migrations settings tenants jobs job_counts timers runs '
+        'attempts retries dead shards partitions days unplanned'),
     ('wheelsched_shard', 'INSERT', 'job_counts timers runs attempts retries dead shards'),
     ('wheelsched_shard', 'UPDATE', 'job_counts timers runs retries shards partitions'),
     ('wheelsched_shard', 'DELETE', 'timers retries shards unplanned'),
