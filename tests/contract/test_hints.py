@@ -69,6 +69,16 @@ async def test_every_change_of_a_job_is_hinted_at(world: World, ear: Ear) -> Non
     assert await ear.heard() == {job.job_id}
 
 
+async def test_the_pauses_of_workers_that_are_gone_are_hinted_at(world: World, ear: Ear) -> None:
+    due_us = world.now_us + 60 * MINUTE_US
+    *gone, other = [await world.register(due_us, f"job {number}") for number in range(300)]
+    lease = await world.own_all()
+    assert await ear.heard() == set()
+    await world.timers.pause_gone(lease, {job.job_id: 1 for job in gone})
+    assert await ear.heard() == {job.job_id for job in gone}
+    assert await world.due(other) == due_us
+
+
 async def test_what_people_ask_of_runs_is_hinted_at(world: World, ear: Ear) -> None:
     job = await world.register(world.now_us + 60 * MINUTE_US)
     key = RunKey(job.job_id, requested_due_us(world.now_us))

@@ -9,6 +9,8 @@ from wheelsched.core.partition import partition_of
 from wheelsched.errors import FenceRaised, LeaseLost
 from wheelsched.ports import NEVER_US, Adoption, ClaimedRetry, ClaimedRun, Retry
 
+HALF_SECOND_US = 500_000
+
 
 async def test_a_horizon_holds_what_is_due_in_the_partitions_asked_for(world: World) -> None:
     job = await world.register(world.now_us)
@@ -180,6 +182,22 @@ async def test_a_worker_that_is_gone_pauses_its_job(world: World) -> None:
     assert (paused.state, paused.version) == (JobState.PAUSED, 2)
     assert paused.paused_at_us is not None
     assert await world.due(job) is None
+
+
+async def test_a_worker_that_is_gone_withdraws_what_is_armed_for_later(world: World) -> None:
+    soon_us, later_us = world.now_us + HALF_SECOND_US, world.now_us + MINUTE_US
+    soon, later = await world.register(soon_us), await world.register(later_us, "later")
+    other = await world.register(later_us, "other")
+    lease = await world.own_all()
+    too_late, _ = await world.arm(lease, soon, soon_us)
+    withdrawn, _ = await world.arm(lease, later, later_us)
+    untouched, _ = await world.arm(lease, other, later_us)
+    await world.timers.pause_gone(lease, {soon.job_id: 1, later.job_id: 1})
+    run, _ = await world.history.get_run(world.caller, withdrawn)
+    assert (run.state, run.skip_reason) == (RunState.SKIPPED, SkipReason.PAUSED)
+    assert (run.missed_count, run.missed_since_us) == (1, later_us)
+    assert await world.state(too_late) is RunState.ARMED
+    assert await world.state(untouched) is RunState.ARMED
 
 
 async def test_a_retry_is_loaded_armed_once_and_settled(world: World) -> None:

@@ -20,7 +20,15 @@ from wheelsched.store.connection import Connection, use_plain_values
 from wheelsched.store.database import PLANNING
 from wheelsched.store.queries import load_queries
 
-FILES = ("timers.sql", "runs.sql", "outcomes.sql", "jobs.sql", "plans.sql", "retention.sql")
+FILES = (
+    "timers.sql",
+    "runs.sql",
+    "outcomes.sql",
+    "jobs.sql",
+    "plans.sql",
+    "retention.sql",
+    "skips.sql",
+)
 QUERIES = {name: sql for file_name in FILES for name, sql in load_queries(file_name).items()}
 MILLION = 1_000_000
 BATCH = 1_000
@@ -321,7 +329,7 @@ async def test_a_change_of_a_job_does_not_read_its_history(api: Connection) -> N
     )
     await api.execute(LONG_HISTORY, job_id, SHARD)
     check(await explain(api, "list_too_late", job_id, partition_of(job_id)), 61)  # an hour of it
-    check(await explain(api, "withdraw_armed", job_id, "paused"), 1)
+    check(await explain(api, "withdraw_armed", [job_id], "paused"), 1)
     assert await api.fetchval("SELECT count(*) FROM runs WHERE state = 'skipped'") == 1
 
 

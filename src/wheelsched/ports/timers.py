@@ -133,5 +133,6 @@ class TimerStore(Protocol):
     async def pause_gone(self, lease: Lease, versions: Mapping[UUID, int]) -> None:
         """Pauses the jobs whose worker wants no more of them, unless they changed since.
 
-        As with `JobStore.pause`, due times that have passed and were not armed are skipped.
+        As with `JobStore.pause`, due times that have passed and were not armed are skipped, and so
+        are armed runs that are not due within a second.
         """

@@ -7,7 +7,7 @@ delivers what is pending before it begins the next statement, so after two of th
 had committed when the first was sent can be outstanding.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 from uuid import UUID
 
@@ -73,6 +73,11 @@ class PostgresHints(Closing):
 async def hint(connection: Connection, job_id: UUID) -> None:
     """Tells the shard of a job that it has changed, when the transaction commits."""
     await connection.execute(QUERIES["hint"], job_id)
+
+
+async def hint_many(connection: Connection, job_ids: Sequence[UUID]) -> None:
+    """Tells the shards of many jobs that they have changed, when the transaction commits."""
+    await connection.execute(QUERIES["hint_many"], job_ids)
 
 
 def parse_hints(payload: str) -> list[Hint]:

@@ -45,7 +45,7 @@ from wheelsched.store.definition import (
 from wheelsched.store.hints import hint
 from wheelsched.store.queries import load_queries
 from wheelsched.store.registration import register
-from wheelsched.store.skips import stop_timer, write_skip
+from wheelsched.store.skips import stop_timer, withdraw, write_skip
 
 QUERIES = load_queries("jobs.sql")
 
@@ -115,7 +115,7 @@ class PostgresJobs:
             if is_rescheduled:
                 next_us = due_us if job.state is JobState.ACTIVE else None
                 await _move_timer(connection, before, next_us, days)
-                await _withdraw(connection, job.job_id, SkipReason.EDITED)
+                await withdraw(connection, [job.job_id], SkipReason.EDITED)
             else:
                 await connection.execute(QUERIES["bump_timer"], job.job_id, job.version)
             entry = changed("edit", job, is_rescheduled=is_rescheduled)
@@ -140,8 +140,7 @@ class PostgresJobs:
                 await stop_timer(connection, job, SkipReason.PAUSED, days, until_us=paused_at_us)
                 entry = changed("pause", job)
                 await note(connection, caller.tenant_id, caller.actor, entry)
-            # Its worker may have paused it before, which leaves what is armed.
-            await _withdraw(connection, job_id, SkipReason.PAUSED)
+            await withdraw(connection, [job_id], SkipReason.PAUSED)
             return await _acknowledged(connection, job_id)
 
     async def _resume(
@@ -182,7 +181,7 @@ class PostgresJobs:
                 raise JobChanged
             if isinstance(job, Job):  # a draft has no timer
                 await stop_timer(connection, job, SkipReason.DELETED, days)
-            await _withdraw(connection, job_id, SkipReason.DELETED)
+            await withdraw(connection, [job_id], SkipReason.DELETED)
             await connection.execute(QUERIES["cancel_waiting"], job_id)
             late = await connection.fetch(QUERIES["list_late_retries"], job_id)
             await hint(connection, job_id)
@@ -241,10 +240,6 @@ async def _recount(connection: Connection, before: JobState, after: JobState) ->
             f"the tenant has {row['jobs'] - added:,} jobs and may have {row['job_quota']:,}: "
             "there is no room for a finished job to become active again"
         )
-
-
-async def _withdraw(connection: Connection, job_id: UUID, reason: SkipReason) -> None:
-    await connection.execute(QUERIES["withdraw_armed"], job_id, reason)
 
 
 async def _acknowledged(connection: Connection, job_id: UUID) -> Acknowledged:

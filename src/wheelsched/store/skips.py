@@ -4,6 +4,7 @@ Invariant: whoever stops a timer writes what it leaves behind in the same transa
 the runs only when the timer is stopped: a claim in flight has ended by then.
 """
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from wheelsched.core.compile import compile_schedule
@@ -49,6 +50,12 @@ async def leave_behind(
     skip = left_behind(schedule, timer_us, stopped_at_us, reason, known_us)
     if skip is not None:
         await write_skip(connection, job.job_id, skip, days)
+
+
+async def withdraw(connection: Connection, job_ids: Sequence[UUID], reason: SkipReason) -> None:
+    """Skips the armed runs of jobs that are locked, except those that may be sent before their
+    shard hears of it."""
+    await connection.execute(QUERIES["withdraw_armed"], job_ids, reason)
 
 
 async def write_skip(connection: Connection, job_id: UUID, skip: Skip, days: Days) -> None:

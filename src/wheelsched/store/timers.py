@@ -20,10 +20,11 @@ from wheelsched.ports import Claim, ClaimedRetry, Horizon, Lease, Mark, Retry
 from wheelsched.store.database import Database
 from wheelsched.store.days import Days, with_days
 from wheelsched.store.definition import decode_job, decode_run
+from wheelsched.store.hints import hint_many
 from wheelsched.store.horizon import HorizonDecoder
 from wheelsched.store.leases import refuse_old
 from wheelsched.store.queries import load_queries
-from wheelsched.store.skips import leave_behind, write_skip
+from wheelsched.store.skips import leave_behind, withdraw, write_skip
 
 log = structlog.get_logger("wheelsched.store")
 
@@ -119,6 +120,8 @@ class PostgresTimers:
                 list(versions.values()),
             )
             for row in rows:
+                if row["due_at"] is None:
+                    continue
                 stretch_us = (row["due_at"], row["paused_at"])
                 job = _read_job(row)
                 if job is not None:
@@ -131,6 +134,10 @@ class PostgresTimers:
                         last_us=row["due_at"],
                     )
                     await write_skip(connection, row["job_id"], skip, days)
+            if rows:
+                job_ids = [row["job_id"] for row in rows]
+                await withdraw(connection, job_ids, SkipReason.PAUSED)
+                await hint_many(connection, job_ids)
 
     async def _arm_simple(self, lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
         due_us = [claim.due_us for claim in claims]

@@ -28,7 +28,7 @@ from wheelsched.ports import (
     planned,
     position_of,
 )
-from wheelsched.testing.skips import stop_timer, write_skip
+from wheelsched.testing.skips import stop_timer, withdraw, write_skip
 from wheelsched.testing.tables import HINTED_US, IN_TIME_US, MemoryTables, RunRow, TimerRow
 
 PAST_US = HOUR  # what was due before that has long been sent
@@ -114,7 +114,7 @@ class MemoryJobs:
             until_us = None if next_us is None else next_us - 1
             stop_timer(self._tables, before, SkipReason.EDITED, until_us=until_us)
             self._start_timer(job.job_id, next_us)
-            self._withdraw(job.job_id, SkipReason.EDITED)
+            withdraw(self._tables, job.job_id, SkipReason.EDITED)
         elif job.job_id in self._tables.timers:
             self._tables.timers[job.job_id].version = job.version
         self._note(caller, "edit", job, is_rescheduled=is_rescheduled)
@@ -131,7 +131,7 @@ class MemoryJobs:
             paused_at_us = self._tables.jobs[job_id].paused_at_us
             stop_timer(self._tables, job, SkipReason.PAUSED, until_us=paused_at_us)
             self._note(caller, "pause", job)
-        self._withdraw(job_id, SkipReason.PAUSED)
+        withdraw(self._tables, job_id, SkipReason.PAUSED)
         return self._acknowledged(job_id)
 
     async def resume(
@@ -163,7 +163,7 @@ class MemoryJobs:
             raise JobChanged
         if isinstance(job, Job):
             stop_timer(self._tables, job, SkipReason.DELETED)
-        self._withdraw(job_id, SkipReason.DELETED)
+        withdraw(self._tables, job_id, SkipReason.DELETED)
         late = self._cancel_waiting(job_id)
         self._tables.hint(job_id)
         too_late = {*self._too_late(job_id), *late}
@@ -228,20 +228,6 @@ class MemoryJobs:
 
     def _runs(self, job_id: UUID) -> list[RunRow]:
         return [row for key, row in self._tables.runs.items() if key.job_id == job_id]
-
-    def _withdraw(self, job_id: UUID, reason: SkipReason) -> None:
-        now_us = self._tables.now_us()
-        for row in self._runs(job_id):
-            is_first = row.run.state is RunState.ARMED and not row.had_retry
-            if is_first and row.run.due_us > now_us + IN_TIME_US:
-                row.run = replace(
-                    row.run,
-                    state=RunState.SKIPPED,
-                    skip_reason=reason,
-                    finished_at_us=now_us,
-                    missed_count=1,
-                    missed_since_us=row.run.due_us,
-                )
 
     def _cancel_waiting(self, job_id: UUID) -> tuple[RunKey, ...]:
         """Ends what waits for an attempt, and gives the attempts that may be sent all the same."""

@@ -1,13 +1,15 @@
 """Due times that nothing fires for, in memory. Invariant: as on Postgres, whoever stops a timer
 writes what it leaves behind."""
 
+from uuid import UUID
+
 from msgspec.structs import replace
 
 from wheelsched.core.compile import compile_schedule
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Job, Run, RunState, SkipReason
 from wheelsched.core.pause import left_behind
-from wheelsched.testing.tables import MemoryTables
+from wheelsched.testing.tables import IN_TIME_US, MemoryTables
 
 
 def stop_timer(
@@ -26,6 +28,22 @@ def stop_timer(
     skip = left_behind(schedule, timer.due_us, stopped_at_us, reason, known_us)
     if skip is not None:
         write_skip(tables, job, skip)
+
+
+def withdraw(tables: MemoryTables, job_id: UUID, reason: SkipReason) -> None:
+    """Skips the armed runs of a job, except those that may be sent before their shard hears."""
+    now_us = tables.now_us()
+    for row in [row for key, row in tables.runs.items() if key.job_id == job_id]:
+        is_first = row.run.state is RunState.ARMED and not row.had_retry
+        if is_first and row.run.due_us > now_us + IN_TIME_US:
+            row.run = replace(
+                row.run,
+                state=RunState.SKIPPED,
+                skip_reason=reason,
+                finished_at_us=now_us,
+                missed_count=1,
+                missed_since_us=row.run.due_us,
+            )
 
 
 def write_skip(tables: MemoryTables, job: Job, skip: Skip) -> None:

@@ -18,7 +18,7 @@ from wheelsched.ports import (
     Mark,
     Retry,
 )
-from wheelsched.testing.skips import stop_timer
+from wheelsched.testing.skips import stop_timer, withdraw
 from wheelsched.testing.tables import MemoryTables
 
 
@@ -119,6 +119,8 @@ class MemoryTimers:
                 self._change_state(job_id, JobState.PAUSED)
                 paused_at_us = self._tables.jobs[job_id].paused_at_us
                 stop_timer(self._tables, job, SkipReason.PAUSED, until_us=paused_at_us)
+                withdraw(self._tables, job_id, SkipReason.PAUSED)
+                self._tables.hint(job_id)
 
     def _horizon(self, until_us: int, is_wanted: Callable[[UUID], bool]) -> Horizon:
         found = [

@@ -6,9 +6,9 @@ from tests.unit.shard.workers import Failing, accepting, gone
 from tests.unit.shard.world import World
 
 from wheelsched.core.duration import SECOND
-from wheelsched.core.model import JobState, RunState
+from wheelsched.core.model import JobState, RunState, SkipReason
 from wheelsched.core.outcome import Failed, Outcome
-from wheelsched.core.policy import RetryPolicy
+from wheelsched.core.policy import OnOverlap, OverlapPolicy, RetryPolicy
 from wheelsched.ports import Callback, Ending, Route, Settled
 
 
@@ -61,6 +61,27 @@ async def test_a_worker_that_wants_no_more_pauses_the_job(world: World) -> None:
     await world.advance(30)
     assert len(world.arrived) == 1
     assert (await world.store.jobs.get(world.caller, job.job_id)).state is JobState.PAUSED
+
+
+async def test_what_is_armed_when_a_worker_wants_no_more_is_withdrawn(world: World) -> None:
+    world.handler = gone
+    job = await world.register("* * * * * *", overlap=OverlapPolicy(policy=OnOverlap.ALLOW))
+    world.start()
+    await world.advance(30)
+    assert len(world.arrived) <= 2  # one that is due within a second of the pause may go out
+    skipped = {run.skip_reason for run in await world.runs(job) if run.state is RunState.SKIPPED}
+    assert skipped == {SkipReason.PAUSED}
+
+
+async def test_a_batch_that_its_worker_does_not_want_pauses_all_of_its_jobs(world: World) -> None:
+    world.handler = gone
+    anyhow = OverlapPolicy(policy=OnOverlap.ALLOW)
+    jobs = await world.register_many(["* * * * * *"] * 5, batch=10, overlap=anyhow)
+    world.start()
+    await world.advance(30)
+    assert len(world.arrived) <= 2 * len(jobs)
+    for job in jobs:
+        assert (await world.store.jobs.get(world.caller, job.job_id)).state is JobState.PAUSED
 
 
 async def test_an_accepted_run_is_the_workers_while_it_is_heard_of(world: World) -> None:

@@ -111,19 +111,6 @@ RETURNING jobs, (SELECT job_quota FROM tenants WHERE tenant_id = current_tenant(
 -- transaction sees the runs of that claim.
 UPDATE timers SET version = $2 WHERE job_id = $1;
 
--- name: withdraw_armed
--- What is due within a second may have been sent by the time that the shard hears of this. The
--- time of the statement, which comes after the locks, keeps it from the history of the job; that of
--- the clock holds for a run that another transaction let it wait for.
-UPDATE runs
-SET state = 'skipped', skip_reason = $2, finished_at = clock_timestamp(), missed_count = 1,
-    missed_since = due_at
-WHERE job_id = $1
-  AND state = 'armed'
-  AND NOT had_retry
-  AND due_at > statement_timestamp() + interval '1 second'
-  AND due_at > clock_timestamp() + interval '1 second';
-
 -- name: cancel_waiting
 -- The runs first, then their rows in retries, as everybody else. What is armed and was never sent
 -- is skipped, as the first attempts are.

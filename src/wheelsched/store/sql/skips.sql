@@ -20,3 +20,16 @@ FROM jobs WHERE job_id = $1
 ON CONFLICT (job_id, due_at) DO UPDATE
 SET missed_count = excluded.missed_count, missed_since = excluded.missed_since
 WHERE runs.state = 'skipped' AND runs.skip_reason = excluded.skip_reason;
+
+-- name: withdraw_armed
+-- What is due within a second may have been sent by the time that the shard hears of this. The
+-- time of the statement, which comes after the locks, keeps it from the history of the jobs; that of
+-- the clock holds for a run that another transaction let it wait for.
+UPDATE runs
+SET state = 'skipped', skip_reason = $2, finished_at = clock_timestamp(), missed_count = 1,
+    missed_since = due_at
+WHERE job_id = ANY ($1::uuid[])
+  AND state = 'armed'
+  AND NOT had_retry
+  AND due_at > statement_timestamp() + interval '1 second'
+  AND due_at > clock_timestamp() + interval '1 second';

@@ -213,8 +213,8 @@ WHERE job_counts.tenant_id = held.tenant_id;
 
 -- name: pause_gone_jobs
 -- Only the version that was sent: a job that somebody resumed or edited since goes on, and one
--- that somebody is changing, or an application has locked, is passed by. Those are given whose
--- timers had a due time left that was not armed.
+-- that somebody is changing, or an application has locked, is passed by. Those that are paused are
+-- given, each with the due time that its timer stood at, if that had passed.
 WITH fence AS MATERIALIZED (
     SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
 ), locked AS MATERIALIZED (
@@ -238,6 +238,6 @@ WITH fence AS MATERIALIZED (
     RETURNING timers.job_id, timers.due_at
 )
 SELECT paused.*, stopped.due_at
-FROM stopped JOIN paused ON paused.job_id = stopped.job_id
-WHERE stopped.due_at <= paused.paused_at
+FROM paused LEFT JOIN stopped
+    ON paused.job_id = stopped.job_id AND stopped.due_at <= paused.paused_at
 ORDER BY paused.job_id;
