@@ -138,9 +138,16 @@ class ShardCollector(Collector):
         dispatch = self._vitals.dispatch
         yield _counter("requests", "Requests sent to workers", dispatch.requests)
         yield _counter("sent_bytes", "Bytes of their bodies", dispatch.sent_bytes)
-        yield _gauges("breakers", "Breakers that are not closed", "state", dispatch.breakers)
+        breakers = GaugeMetricFamily(
+            "wheelsched_breakers", "Circuit breakers that are not closed", labels=["kind", "state"]
+        )
+        for labels, count in dispatch.breakers.items():
+            breakers.add_metric(labels, count)
+        yield breakers
         transitions = dispatch.breaker_transitions
-        yield _counters("breaker_transitions", "Breakers that changed state", "to", transitions)
+        yield _counters(
+            "breaker_transitions", "State changes of circuit breakers", "to", transitions
+        )
 
     def _store(self) -> Iterator[Metric]:
         store = self._vitals.store

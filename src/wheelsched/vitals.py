@@ -7,6 +7,7 @@ and reads; there are no locks.
 """
 
 from collections.abc import Iterable
+from itertools import product
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -89,8 +90,12 @@ class DispatchVitals(Struct, kw_only=True):
 
     requests: int = 0
     sent_bytes: int = 0
-    # Those that are not closed, by state.
-    breakers: dict[str, int] = field(default_factory=lambda: _zeros(("open", "half_open")))
+    # Those that are not closed, by kind and state.
+    breakers: dict[tuple[str, str], int] = field(
+        default_factory=lambda: dict.fromkeys(
+            product(("origin", "job", "target"), ("open", "half_open")), 0
+        )
+    )
     # By the state that a breaker went to.
     breaker_transitions: dict[str, int] = field(
         default_factory=lambda: _zeros(("closed", "open", "half_open"))

@@ -6,8 +6,9 @@ from uuid import uuid4
 import pytest
 from tests.contract.conftest import ALL, TTL_US, World
 
+from wheelsched.core.model import BreakerKind
 from wheelsched.errors import FenceRaised, LeaseLost
-from wheelsched.ports import Lease
+from wheelsched.ports import Lease, OpenBreaker
 
 
 async def test_a_new_shard_owns_nothing_until_it_acquires(world: World) -> None:
@@ -162,3 +163,39 @@ async def test_a_shard_that_is_leaving_says_so_and_keeps_its_lease(world: World)
     survey = await world.leases.survey()
     assert [shard.is_leaving for shard in survey.shards] == [True]
     assert {each.owner for each in survey.partitions} == {None}
+
+
+async def test_a_shard_shows_its_open_breakers(world: World) -> None:
+    lease, other = [await world.leases.join(uuid4(), TTL_US) for _ in range(2)]
+    shown = [
+        OpenBreaker(
+            kind=BreakerKind.JOB,
+            tenant_id=uuid4(),
+            target="https://worker.example:443",
+            job_id=uuid4(),
+            opened_at_us=world.now_us,
+            next_probe_at_us=world.now_us + 1_000_000,
+            error="the worker answered 500: böse",
+        )
+    ]
+    await world.leases.tell(lease, shown)
+    assert await world.leases.read_breakers() == {lease.shard_id: shown}
+    assert await world.leases.read_breakers(lease.shard_id) == {lease.shard_id: shown}
+    assert await world.leases.read_breakers(other.shard_id) == {}
+    await world.leases.tell(lease, [])
+    assert await world.leases.read_breakers() == {}
+
+
+async def test_the_breakers_of_a_shard_that_has_left_are_gone(world: World) -> None:
+    lease = await world.leases.join(uuid4(), TTL_US)
+    breaker = OpenBreaker(
+        kind=BreakerKind.ORIGIN,
+        tenant_id=uuid4(),
+        target="https://worker.example:443",
+        opened_at_us=0,
+        next_probe_at_us=0,
+        error="",
+    )
+    await world.leases.leave(lease)
+    await world.leases.tell(lease, [breaker])
+    assert await world.leases.read_breakers() == {}

@@ -2,6 +2,8 @@
 
 import os
 from collections import Counter
+from collections.abc import Collection, Hashable
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
@@ -13,7 +15,7 @@ from tests.unit.shard.batches import Parcel, route, tenant
 from wheelsched.config import BreakerConfig, FairnessConfig, PaceConfig
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import Lane
-from wheelsched.shard.breaker import Breaker, BreakerState
+from wheelsched.shard.breaker import Breaker, BreakerState, Verdict
 from wheelsched.shard.fairness import FairQueue
 
 BREAKER = BreakerConfig(failures=2, open_initial_ms=1_000, open_max_ms=3_000)
@@ -34,8 +36,10 @@ PARCELS = st.builds(
     st.integers(1, 12),
     lane=st.sampled_from(Lane),
     priority=st.integers(-1, 1),
+    subject=st.sampled_from(["a", "b", "c"]),
 )
 Key = tuple[UUID, str]
+K = TypeVar("K", bound=Hashable)
 
 
 def key_of(batch: Parcel) -> Key:
@@ -53,15 +57,20 @@ class FairQueueMachine(RuleBasedStateMachine):
         self.waiting: list[Parcel] = []  # in the order in which they were put
         self.in_flight: list[Parcel] = []
         self.breakers: dict[Key, Breaker] = {}
+        self.jobs: dict[str, Breaker] = {}
 
     @rule(batches=st.lists(PARCELS, min_size=1, max_size=8))
     def put(self, batches: list[Parcel]) -> None:
         for batch in batches:
             key = key_of(batch)
             queued = sum(len(other) for other in self.waiting if key_of(other) == key)
-            fits = queued + len(batch) <= self.config.max_queued
-            assert self.queue.put(batch) == fits
-            if fits:
+            is_taken = self.queue.put(batch)
+            # What is held back has a bound of its own, beside that of what may go.
+            if queued + len(batch) <= self.config.max_queued:
+                assert is_taken
+            if queued + len(batch) > 2 * self.config.max_queued:
+                assert not is_taken
+            if is_taken:
                 self.waiting.append(batch)
 
     @rule(times=st.integers(1, 10))
@@ -83,15 +92,23 @@ class FairQueueMachine(RuleBasedStateMachine):
             return False
         allowed = on_time or late
         assert any(batch is other for other in allowed)
+        if not self.breakers and not self.jobs:
+            self.check_order(batch, allowed)
+        self.waiting.remove(batch)
+        self.in_flight.append(batch)
+        for breaker in self.breakers_of(batch):
+            breaker.sent(batch, self.now_us)
+        return True
+
+    def check_order(self, batch: Parcel, allowed: list[Parcel]) -> None:
         rivals = [other for other in allowed if other.route.tenant_id == batch.route.tenant_id]
         assert batch.priority == max(other.priority for other in rivals)
         alike = (other for other in rivals if key_of(other) == key_of(batch))
         assert batch is next(other for other in alike if other.priority == batch.priority)
-        self.waiting.remove(batch)
-        self.in_flight.append(batch)
-        if key_of(batch) in self.breakers:
-            self.breakers[key_of(batch)].sent(batch)
-        return True
+
+    def breakers_of(self, batch: Parcel) -> list[Breaker]:
+        found = (self.breakers.get(key_of(batch)), self.jobs.get(batch.subject))
+        return [breaker for breaker in found if breaker is not None]
 
     def may_go(self, lane: Lane) -> list[Parcel]:
         part = 2 if lane is Lane.LATE else 1
@@ -112,25 +129,36 @@ class FairQueueMachine(RuleBasedStateMachine):
             and len(self.in_flight) < in_all
             and by_tenant[batch.route.tenant_id] < per_tenant
             and by_origin[key_of(batch)] < per_origin
-            and (key_of(batch) not in self.breakers or self.breakers[key_of(batch)].may_send)
+            and all(breaker.may_send for breaker in self.breakers_of(batch))
         ]
 
     def let_breakers_half_open(self) -> None:
-        for breaker in self.breakers.values():
+        for breaker in (*self.breakers.values(), *self.jobs.values()):
             if breaker.state is BreakerState.OPEN and breaker.open_until_us <= self.now_us:
                 breaker.half_open(self.now_us)
 
     @precondition(lambda self: self.in_flight)
-    @rule(data=st.data(), failed=st.sampled_from([True, True, False, None]))
-    def done(self, data: st.DataObject, failed: bool | None) -> None:
+    @rule(data=st.data(), verdict=st.sampled_from([*Verdict, None]))
+    def done(self, data: st.DataObject, verdict: Verdict | None) -> None:
         index = data.draw(st.integers(0, len(self.in_flight) - 1))
-        self.end(self.in_flight[index], failed=failed)
+        self.end(self.in_flight[index], verdict)
 
-    def end(self, batch: Parcel, *, failed: bool | None) -> None:
+    def end(self, batch: Parcel, verdict: Verdict | None) -> None:
         self.in_flight.remove(batch)
-        self.queue.done(batch, self.now_us, failed=failed)
+        self.queue.done(batch, self.now_us, verdict)
         breaker = self.breakers.setdefault(key_of(batch), Breaker(BREAKER))
-        breaker.ended(batch, self.now_us, failed=failed)
+        breaker.ended(
+            batch,
+            self.now_us,
+            failed=None if verdict is None else verdict.has_origin_failed,
+            once=batch.subject if verdict is Verdict.SILENT else None,
+        )
+        if breaker.is_fresh:
+            del self.breakers[key_of(batch)]
+        job = self.jobs.setdefault(batch.subject, Breaker(BREAKER))
+        job.ended(batch, self.now_us, failed=None if verdict is None else verdict.has_job_failed)
+        if job.is_fresh:
+            del self.jobs[batch.subject]
 
     @rule(delay_us=st.sampled_from([1, SECOND // 10, SECOND, 5 * SECOND]))
     def wait(self, delay_us: int) -> None:
@@ -159,27 +187,33 @@ class FairQueueMachine(RuleBasedStateMachine):
         """What the queue has forgotten was idle, and past its wait."""
         if not hasattr(self, "queue"):
             return
-        states = self.queue.breakers()
+        origins = self.queue.breakers()
+        assert origins.keys() <= self.breakers.keys()
+        jobs = {str(job.subject): job.breaker for job in self.queue._failing}
+        assert {key for key, job in jobs.items() if not job.is_fresh} <= self.jobs.keys()
         busy = {key_of(batch) for batch in self.waiting + self.in_flight}
-        for key, breaker in list(self.breakers.items()):
-            if breaker.is_fresh:
-                assert key not in states
-            elif key in states:
-                assert states[key] is breaker.state
+        self.compare(self.breakers, origins, busy)
+        self.compare(self.jobs, jobs, {batch.subject for batch in self.waiting})
+
+    def compare(self, own: dict[K, Breaker], known: dict[K, Breaker], busy: Collection[K]) -> None:
+        for key, breaker in list(own.items()):
+            if key in known:
+                assert known[key].state is breaker.state
+                assert known[key].open_until_us == breaker.open_until_us
             else:
                 assert key not in busy
-                assert breaker.may_send
-                del self.breakers[key]
+                assert breaker.may_send or breaker.open_until_us <= self.now_us
+                del own[key]
 
     def teardown(self) -> None:
         """Whatever happened: all that waits goes out in the end, and nothing is remembered."""
         if not hasattr(self, "queue"):
             return
         for batch in list(self.in_flight):
-            self.end(batch, failed=None)
+            self.end(batch, None)
         while self.waiting:
             if self.take_one():
-                self.end(self.in_flight[0], failed=False)
+                self.end(self.in_flight[0], Verdict.ANSWERED)
             else:
                 wake_at_us = self.queue.wake_at_us()
                 assert wake_at_us is not None
@@ -228,7 +262,7 @@ def test_tenants_that_always_want_more_get_shares_by_weight(
         assert max(shares) - min(shares) <= 2 * quantum + max(sizes)
         in_flight.append(batch)
         if len(in_flight) == places:
-            queue.done(in_flight.pop(0), now_us, failed=False)
+            queue.done(in_flight.pop(0), now_us, Verdict.ANSWERED)
 
 
 @pytest.mark.parametrize("lane", Lane)
@@ -252,5 +286,5 @@ def test_nobody_starves(lane: Lane, sizes: list[int], rivals: int) -> None:
         else:
             others += 1
             assert queue.put(Parcel(batch.route, lane=lane))
-        queue.done(batch, now_us, failed=False)
+        queue.done(batch, now_us, Verdict.ANSWERED)
     assert others <= rivals * (sum(sizes) + 2 * FairnessConfig().quantum)

@@ -122,7 +122,7 @@ def test_counters_and_gauges_are_those_of_the_moment(vitals: Vitals, clock: Virt
     vitals.runs.queued[Lane.LATE] = 4
     vitals.runs.armed = 9
     vitals.runs.left_behind = 5
-    vitals.dispatch.breakers["open"] = 2
+    vitals.dispatch.breakers["job", "open"] = 2
     vitals.dispatch.breaker_transitions["half_open"] += 1
     vitals.clock.offset_us = 1_794_837_600_000_001
     families = exposed(vitals, clock)
@@ -132,7 +132,8 @@ def test_counters_and_gauges_are_those_of_the_moment(vitals: Vitals, clock: Virt
     assert value(families, "wheelsched_queued_runs", lane="late") == 4
     assert value(families, "wheelsched_armed_runs") == 9
     assert value(families, "wheelsched_left_behind_runs") == 5
-    assert value(families, "wheelsched_breakers", state="open") == 2
+    assert value(families, "wheelsched_breakers", kind="job", state="open") == 2
+    assert value(families, "wheelsched_breakers", kind="origin", state="open") == 0
     assert value(families, "wheelsched_breaker_transitions_total", to="half_open") == 1
     assert value(families, "wheelsched_store_errors_total", error="StoreTimeout") == 1
     assert value(families, "wheelsched_clock_offset_seconds") == 1_794_837_600.000001

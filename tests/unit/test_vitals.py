@@ -17,7 +17,7 @@ def test_two_shards_share_nothing() -> None:
     one.runs.entered[RunState.ARMED] += 1
     one.runs.lateness.observe(5)
     one.store.arms.observe(1_000, 20)
-    one.dispatch.breakers["open"] += 1
+    one.dispatch.breakers["job", "open"] += 1
     assert other == Vitals()
 
 

@@ -25,6 +25,7 @@ from wheelsched.api.shards import Shards
 from wheelsched.api.surroundings import Surroundings
 from wheelsched.api.tenants import Tenants
 from wheelsched.api.tokens import Tokens
+from wheelsched.api.waiting import Waiting
 from wheelsched.config import ApiConfig
 from wheelsched.ports import Stores
 
@@ -51,13 +52,14 @@ def all_operations(
 ) -> list[Operation]:
     """The table of the API, row by row. `/jobs/bulk` is no job: it stands before them."""
     jobs, history, rules = stores.jobs, stores.history, config.egress.rules
+    waiting = Waiting(stores.leases, rules)
     return list(
         chain(
             Bulk(jobs, surroundings, rules, config).operations(),
             Jobs(jobs, surroundings, rules).operations(),
             JobVerbs(jobs, history).operations(),
-            Schedules(jobs, history, surroundings, rules).operations(),
-            Runs(jobs, history, surroundings).operations(),
+            Schedules(jobs, history, surroundings, rules, waiting).operations(),
+            Runs(jobs, history, surroundings, waiting).operations(),
             Dead(history).operations(),
             Shards(stores.leases, surroundings).operations(),
             Tenants(stores.tenants, surroundings).operations(),

@@ -7,6 +7,8 @@ last; so that an answer never guesses where something was written down.
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from wheelsched.api.answers import run_answer, schedule_of
 from wheelsched.core.model import Job, JobState, Run, RunState, SkipReason
 from wheelsched.wire.instant import instant, instant_or_none
@@ -45,15 +47,27 @@ _LONG_HISTORY: Final = (
 )
 
 
-def inquire(
-    job: Job, runs: Sequence[Run], at_us: int, now_us: int, *, is_whole: bool = True
-) -> ExplainAnswer:
-    """The verdict about a time, from the runs of the job since then, latest first.
+def find_run(runs: Sequence[Run], at_us: int) -> Run | None:
+    """The run that accounts for a time, if one of these does."""
+    return next((run for run in runs if _covers(run, at_us)), None)
 
-    Unless they are the whole history since then, a verdict that rests on finding none says so.
+
+def inquire(
+    job: Job,
+    run: Run | None,
+    times_us: tuple[int, int],
+    *,
+    is_whole: bool = True,
+    waiting_for: str | None = None,
+) -> ExplainAnswer:
+    """The verdict about a time, as of another, from the run that accounts for it, if there is one.
+
+    Unless the whole history since then was searched for it, a verdict without one says so.
     """
-    run = next((run for run in runs if _covers(run, at_us)), None)
+    at_us, now_us = times_us
     verdict, detail = _of_run(run) if run is not None else _of_job(job, at_us, now_us)
+    if waiting_for is not None:
+        detail += f"; waiting: {waiting_for}"
     if run is None and not is_whole:
         detail += _LONG_HISTORY
     schedule = schedule_of(job)
@@ -62,7 +76,7 @@ def inquire(
         at=instant(at_us),
         verdict=verdict,
         detail=detail,
-        run=None if run is None else run_answer(run),
+        run=None if run is None else replace(run_answer(run), waiting_for=waiting_for),
         due_before=instant_or_none(schedule.last_before(at_us)),
         due_after=instant_or_none(schedule.next_after(at_us)),
     )

@@ -4,11 +4,14 @@ Invariant: a report counts only with the token of the latest attempt; a stale on
 noted in the history.
 """
 
+from msgspec.structs import replace
+
 from wheelsched.api.answers import run_answer
 from wheelsched.api.cursors import Cursors
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.api.pages import PageQuery, cut
 from wheelsched.api.surroundings import Surroundings
+from wheelsched.api.waiting import Waiting, is_overdue
 from wheelsched.core.model import Run, RunKey, RunState, format_run_id
 from wheelsched.core.outcome import Failed, Outcome, Rejected, Succeeded, reported
 from wheelsched.core.policy import RetryPolicy
@@ -30,10 +33,17 @@ from wheelsched.wire.tenant import Scope
 class Runs:
     """What is asked of runs."""
 
-    def __init__(self, jobs: JobStore, history: HistoryStore, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        jobs: JobStore,
+        history: HistoryStore,
+        surroundings: Surroundings,
+        waiting: Waiting,
+    ) -> None:
         self._jobs = jobs
         self._history = history
         self._surroundings = surroundings
+        self._waiting = waiting
 
     def operations(self) -> tuple[Operation, ...]:
         return (
@@ -117,7 +127,16 @@ class Runs:
         )
 
     async def read(self, call: Call[NoQuery, None]) -> Answer:
-        return await self._answer(call.caller, call.run_key)
+        run, attempts = await self._history.get_run(call.caller, call.run_key)
+        reason = await self._reason(call, run) if is_overdue(run, call.now_us) else None
+        return Answer(body=replace(run_answer(run, attempts), waiting_for=reason))
+
+    async def _reason(self, call: Call[NoQuery, None], run: Run) -> str | None:
+        try:
+            job = await self._jobs.get(call.caller, run.job_id)
+        except JobNotFound:
+            return None
+        return await self._waiting.reason(run, job, call.now_us)
 
     async def cancel(self, call: Call[NoQuery, None]) -> Answer:
         in_time = await self._history.cancel(call.caller, call.run_key)

@@ -10,11 +10,12 @@ from msgspec import Meta, Struct
 
 from wheelsched.api.answers import schedule_of
 from wheelsched.api.identities import Identities
-from wheelsched.api.inquiry import inquire
+from wheelsched.api.inquiry import find_run, inquire
 from wheelsched.api.intake import Intake
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.api.reading import read_query_us
 from wheelsched.api.surroundings import Surroundings
+from wheelsched.api.waiting import Waiting
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.explain import explain
 from wheelsched.core.model import Job
@@ -52,7 +53,9 @@ class Schedules:
         history: HistoryStore,
         surroundings: Surroundings,
         rules: EgressRules,
+        waiting: Waiting,
     ) -> None:
+        self._waiting = waiting
         self._jobs = jobs
         self._history = history
         self._surroundings = surroundings
@@ -105,12 +108,15 @@ class Schedules:
         following = await self._history.list_runs_from(
             call.caller, job.job_id, LOOKED_AT, from_us=at_us
         )
-        if len(following) < LOOKED_AT:
-            return Answer(body=inquire(job, following[::-1], at_us, call.now_us))
-        latest = await self._history.list_runs(call.caller, job.job_id, LOOKED_AT)
-        is_whole = latest[-1].due_us <= following[-1].due_us
-        runs = [*latest, *following[::-1]]
-        return Answer(body=inquire(job, runs, at_us, call.now_us, is_whole=is_whole))
+        runs, is_whole = following[::-1], True
+        if len(following) == LOOKED_AT:
+            latest = await self._history.list_runs(call.caller, job.job_id, LOOKED_AT)
+            is_whole = latest[-1].due_us <= following[-1].due_us
+            runs = [*latest, *runs]
+        run = find_run(runs, at_us)
+        reason = None if run is None else await self._waiting.reason(run, job, call.now_us)
+        answer = inquire(job, run, (at_us, call.now_us), is_whole=is_whole, waiting_for=reason)
+        return Answer(body=answer)
 
     async def preview(self, call: Call[NoQuery, JobDocument]) -> Answer:
         job_id = Identities(call.now_us, call.seed, self._surroundings.random).next()

@@ -5,14 +5,18 @@ Invariant: every partition is in one place of the answer, with its owner or amon
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
 
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.api.surroundings import Condition, Surroundings
-from wheelsched.ports import LeaseStore, ShardView
+from wheelsched.ports import LeaseStore, OpenBreaker, ShardView
 from wheelsched.wire.instant import instant
-from wheelsched.wire.shard import ShardAnswer, ShardsAnswer
+from wheelsched.wire.shard import BreakerAnswer, ShardAnswer, ShardsAnswer
 from wheelsched.wire.tenant import Scope
+
+MAX_BREAKERS: Final = 100  # of one shard
 
 
 class Shards:
@@ -39,6 +43,7 @@ class Shards:
         owned: defaultdict[UUID | None, list[int]] = defaultdict(list)
         for ownership in survey.partitions:
             owned[ownership.owner].append(ownership.partition)
+        breakers = await self._leases.read_breakers()
         conditions = await asyncio.gather(*map(self._condition_of, survey.shards))
         items = [
             ShardAnswer(
@@ -51,6 +56,7 @@ class Shards:
                 lateness_p99_ms=condition.lateness_p99_ms,
                 armed=condition.armed,
                 in_flight=condition.in_flight,
+                breakers=_shown(breakers.get(shard.shard_id, ()), call),
             )
             for shard, condition in zip(survey.shards, conditions, strict=True)
         ]
@@ -61,3 +67,20 @@ class Shards:
         if shard.address is None or shard.is_expired:
             return Condition()
         return await self._ask_shard(shard.address)
+
+
+def _shown(breakers: Sequence[OpenBreaker], call: Call[NoQuery, None]) -> list[BreakerAnswer]:
+    """The breakers that the caller may see."""
+    tenant_id = call.caller.tenant_id
+    own = [one for one in breakers if call.is_operator or one.tenant_id == tenant_id]
+    return [
+        BreakerAnswer(
+            kind=one.kind,
+            target=one.target,
+            job_id=one.job_id,
+            opened_at=instant(one.opened_at_us),
+            next_probe_at=instant(one.next_probe_at_us),
+            error=one.error,
+        )
+        for one in own[:MAX_BREAKERS]
+    ]

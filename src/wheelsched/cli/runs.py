@@ -86,6 +86,7 @@ def _shown(run: RunAnswer) -> Output:
             "late ms": run.lateness_ms,
             "skipped": run.skip_reason,
             "missed": run.missed_count,
+            "waiting for": run.waiting_for,
             "shard": run.shard,
             "token": run.token,
         }

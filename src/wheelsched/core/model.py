@@ -115,6 +115,14 @@ FINAL_STATES: Final = frozenset(
 UNFINISHED_STATES: Final = frozenset(RunState) - FINAL_STATES
 
 
+class BreakerKind(StrEnum):
+    """What a circuit breaker holds back."""
+
+    ORIGIN = "origin"  # everything that one tenant has for it
+    JOB = "job"
+    TARGET = "target"  # that takes runs of many jobs in one request
+
+
 class Trigger(StrEnum):
     """Who asked for a run."""
 

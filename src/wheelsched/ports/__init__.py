@@ -25,7 +25,14 @@ from wheelsched.ports.jobs import (
     planned,
     position_of,
 )
-from wheelsched.ports.leases import Lease, LeaseStore, Ownership, ShardView, Survey
+from wheelsched.ports.leases import (
+    Lease,
+    LeaseStore,
+    OpenBreaker,
+    Ownership,
+    ShardView,
+    Survey,
+)
 from wheelsched.ports.plans import Judge, Plan, Planned, PlanStore, Unplanned
 from wheelsched.ports.runs import Adoption, Checked, Ending, RunStore, Settled
 from wheelsched.ports.stores import Stores
@@ -74,6 +81,7 @@ __all__ = [
     "Lease",
     "LeaseStore",
     "Mark",
+    "OpenBreaker",
     "Ownership",
     "Plan",
     "PlanStore",

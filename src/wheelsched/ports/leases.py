@@ -3,12 +3,13 @@
 Invariant: only the shard that a lease names renews it, and a partition has one owner per epoch.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from msgspec import Struct
 
+from wheelsched.core.model import BreakerKind
 from wheelsched.core.offset import ClockSample
 
 
@@ -32,6 +33,18 @@ class ShardView(Struct, frozen=True, kw_only=True):
     is_leaving: bool  # it wants no partitions any more
     started_at_us: int
     address: str | None = None
+
+
+class OpenBreaker(Struct, frozen=True, kw_only=True):
+    """A circuit breaker that holds runs back, as its shard shows it."""
+
+    kind: BreakerKind
+    tenant_id: UUID
+    target: str  # an origin, or of a target with batches its URL
+    job_id: UUID | None = None
+    opened_at_us: int
+    next_probe_at_us: int
+    error: str
 
 
 class Ownership(Struct, frozen=True):
@@ -85,6 +98,14 @@ class LeaseStore(Protocol):
 
     async def leave(self, lease: Lease) -> None:
         """Ends the shard's own lease and frees its partitions."""
+
+    async def tell(self, lease: Lease, breakers: Sequence[OpenBreaker]) -> None:
+        """Shows the open breakers of the shard, in place of those that it showed before."""
+
+    async def read_breakers(
+        self, shard_id: UUID | None = None
+    ) -> Mapping[UUID, Sequence[OpenBreaker]]:
+        """The open breakers of a shard, or of all of them; without the shards that have none."""
 
     async def read_clock(self, now_ns: Callable[[], int]) -> ClockSample:
         """The time by the database's clock, between two looks at another one, as close as can be:

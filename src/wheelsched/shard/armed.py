@@ -5,6 +5,7 @@ half a million of them wait for one hot second. Nothing here is part of a cycle,
 collector need not know of it (`gc=False`): it would look at all of them when there is no time to.
 """
 
+from collections.abc import Hashable
 from functools import lru_cache
 
 from msgspec import Struct
@@ -73,6 +74,12 @@ class Batch(Struct, eq=False, gc=False):
 
     def __len__(self) -> int:
         return len(self.runs)
+
+    @property
+    def subject(self) -> Hashable:
+        """What a bad answer is held against: the job; where a request carries runs of many jobs,
+        the route that they share."""
+        return self.route if self.route.target.batch > 1 else self.runs[0].key.job_id
 
     @property
     def is_full(self) -> bool:

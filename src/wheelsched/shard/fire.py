@@ -26,9 +26,10 @@ from msgspec import Struct
 from wheelsched.core.duration import MILLISECOND
 from wheelsched.core.model import Lane, RunKey
 from wheelsched.core.offset import STEP_NS
-from wheelsched.core.outcome import Failed, Outcome
+from wheelsched.core.outcome import Failed, Outcome, told
 from wheelsched.ports import Dispatcher
 from wheelsched.shard.armed import ArmedRun, Batch
+from wheelsched.shard.breaker import Verdict, judge
 from wheelsched.shard.clearance import Clearance
 from wheelsched.shard.context import Context
 from wheelsched.shard.fairness import FairQueue
@@ -276,13 +277,13 @@ class Fire:
         """Begins a request, without what was withdrawn or put in doubt while it was queued."""
         batch.runs = self._certain(batch.runs, is_fresh=True)
         if not batch.runs or self._put_back(batch):
-            self._queue.done(batch, self._context.tenure.now_us(), failed=None)
+            self._queue.done(batch, self._context.tenure.now_us(), None)
             return
         prepared = [run.prepared for run in batch.runs]
         try:
             asked = self._dispatcher.send(batch.route, prepared, partial(self._begin, batch))
         except Exception:  # noqa: BLE001 - which is told there
-            self._end(batch, _our_fault(batch))
+            self._end(batch, _our_fault(batch), None)
             return
         self._asked.add(asked)
         asked.add_done_callback(partial(self._heard, batch))
@@ -317,25 +318,31 @@ class Fire:
         try:
             outcomes = asked.result()
         except Exception:  # noqa: BLE001 - which is told there
-            outcomes = _our_fault(batch)
-        self._end(batch, outcomes)
+            self._end(batch, _our_fault(batch), None)
+            return
+        has_begun = batch.runs[0].started_us is not None
+        self._end(batch, outcomes, judge(outcomes, has_begun=has_begun) if outcomes else None)
 
-    def _end(self, batch: Batch, outcomes: Sequence[Outcome] | None) -> None:
+    def _end(
+        self, batch: Batch, outcomes: Sequence[Outcome] | None, verdict: Verdict | None
+    ) -> None:
         """Takes up what a request came to. If that fails, so does the shard, and another takes up
         what it leaves."""
         assert self._broken is not None
         try:
-            self._came_back(batch, outcomes)
+            self._came_back(batch, outcomes, verdict)
             self.pump()
         except Exception as error:  # noqa: BLE001 - no run is to be forgotten
             if not self._broken.done():
                 self._broken.set_exception(error)
 
-    def _came_back(self, batch: Batch, outcomes: Sequence[Outcome] | None) -> None:
+    def _came_back(
+        self, batch: Batch, outcomes: Sequence[Outcome] | None, verdict: Verdict | None
+    ) -> None:
         """After a request. One that did not begin goes again, without what is not to go."""
         now_us = self._context.tenure.now_us()
         if outcomes is None:
-            self._queue.done(batch, now_us, failed=None)
+            self._queue.done(batch, now_us, None)
             batch.runs = self._certain(batch.runs, is_fresh=True)
             if batch.runs:
                 self._put(batch)
@@ -343,8 +350,7 @@ class Fire:
         dispatched = self._context.vitals.dispatch
         dispatched.requests += 1
         dispatched.sent_bytes += sum([len(run.prepared.content) for run in batch.runs])
-        has_failed = any(isinstance(outcome, Failed) for outcome, _ in _alike(outcomes))
-        self._queue.done(batch, now_us, failed=has_failed)
+        self._queue.done(batch, now_us, verdict, told(outcomes[0])[1] or "")
         self._answered(batch, outcomes, self._context.clock.now_us())
 
     def _answered(self, batch: Batch, outcomes: Sequence[Outcome], now_us: int) -> None:

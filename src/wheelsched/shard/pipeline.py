@@ -12,7 +12,6 @@ it ends, and a new shard with a new id begins from what the database says.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Collection, Sequence
 from random import Random
 from uuid import UUID
@@ -22,7 +21,6 @@ from wheelsched.core.partition import partition_of
 from wheelsched.ports import Dispatcher, Hint, Judge, Retry
 from wheelsched.shard import acquire, arm, fire, listener, load, plan, recheck, settle, sweep
 from wheelsched.shard.armed import ArmedRun, Batch
-from wheelsched.shard.breaker import BreakerState
 from wheelsched.shard.context import Context
 from wheelsched.shard.due_times import DueTimes
 from wheelsched.shard.fairness import FairQueue
@@ -32,6 +30,7 @@ from wheelsched.shard.left_behind import Reminder
 from wheelsched.shard.portions import in_portions
 from wheelsched.shard.preparation import Preparation
 from wheelsched.shard.retries import Retries
+from wheelsched.shard.telling import Telling, count_breakers
 
 
 class Pipeline:
@@ -51,6 +50,7 @@ class Pipeline:
         self._retries = retries = Retries(now_us, self._wake)
         self._preparation = preparation = Preparation(context, dispatcher)
         self._queue: FairQueue[Batch] = FairQueue(context.config.fairness, preparation.weight_of)
+        self._telling = Telling(context, self._queue)
         self._freshness = freshness = Freshness()
 
         self.settle = settle.Settle(
@@ -141,6 +141,7 @@ class Pipeline:
             ):
                 tasks.create_task(stage.run(), name=type(stage).__name__)
             tasks.create_task(self._keep_gauging(), name="Gauges")
+            tasks.create_task(self._telling.run(), name="Telling")
 
     async def drain(self) -> None:
         """Hands everything over, and waits until what is carried has ended."""
@@ -244,9 +245,7 @@ class Pipeline:
         vitals.runs.in_flight = self._queue.runs_in_flight
         vitals.runs.queued = {lane: self._queue.queued(lane) for lane in Lane}
         vitals.dispatch.breaker_transitions |= self._queue.breaker_transitions
-        states = Counter(self._queue.breakers().values())
-        vitals.dispatch.breakers = {
-            state: states[state] for state in (BreakerState.OPEN, BreakerState.HALF_OPEN)
-        }
+        counted = count_breakers(self._queue)
+        vitals.dispatch.breakers = {each: counted[each] for each in vitals.dispatch.breakers}
         vitals.clock.offset_us = context.clock.offset_us
         vitals.clock.error_us = context.clock.error_us

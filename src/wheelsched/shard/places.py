@@ -4,7 +4,8 @@ Invariant: the late lane may fill half of the places that the on-time lane may, 
 that come due find one, however long the requests take that catch up.
 """
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeAlias
 from uuid import UUID
 
@@ -32,11 +33,13 @@ class Origin(Generic[Item]):
 
     __slots__ = (
         "breaker",
+        "held",
         "idle_since_us",
         "in_flight",
         "key",
         "lines",
         "look_at_us",
+        "probed",
         "queued",
         "tenant",
     )
@@ -48,14 +51,17 @@ class Origin(Generic[Item]):
         self.lines: tuple[Line[Origin[Item], Item], Line[Origin[Item], Item]]
         self.lines = (Line(self, on_time), Line(self, late))
         self.queued = 0  # runs
+        self.held = 0  # runs of jobs that are held back
         self.in_flight = 0
         self.breaker: Breaker | None = None  # none while nothing has failed
+        # Jobs whose runs were its probes, the latest last: see `FailingJob`.
+        self.probed: OrderedDict[Hashable, None] = OrderedDict()
         self.idle_since_us = 0
         self.look_at_us: int | None = None
 
     @property
     def is_idle(self) -> bool:
-        return not (self.in_flight or self.lines[0].priorities or self.lines[1].priorities)
+        return not (self.in_flight or self.queued or self.held)
 
 
 class LaneQueue(Generic[Item]):

@@ -4,16 +4,19 @@ Invariant: a row of `shards` is the lease. Deleting it, and raising its fence, w
 statement that holds it, and every later statement finds it changed.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from uuid import UUID
+
+import msgspec
 
 from wheelsched.core.offset import ClockSample
 from wheelsched.errors import FenceRaised, LeaseLost
-from wheelsched.ports import Lease, Ownership, ShardView, Survey
+from wheelsched.ports import Lease, OpenBreaker, Ownership, ShardView, Survey
 from wheelsched.store.database import Database
 from wheelsched.store.queries import load_queries
 
 QUERIES = load_queries("leases.sql")
+BREAKERS = msgspec.json.Decoder(list[OpenBreaker])
 
 
 class PostgresLeases:
@@ -85,6 +88,16 @@ class PostgresLeases:
     async def leave(self, lease: Lease) -> None:
         async with self._database.lease_connection() as connection:
             await connection.execute(QUERIES["leave_shards"], lease.shard_id)
+
+    async def tell(self, lease: Lease, breakers: Sequence[OpenBreaker]) -> None:
+        shown = msgspec.json.encode(breakers).decode()
+        await self._database.fetch(QUERIES["tell_breakers"], lease.shard_id, shown)
+
+    async def read_breakers(
+        self, shard_id: UUID | None = None
+    ) -> Mapping[UUID, Sequence[OpenBreaker]]:
+        rows = await self._database.fetch(QUERIES["read_breakers"], shard_id)
+        return {row["shard_id"]: BREAKERS.decode(row["breakers"]) for row in rows}
 
     async def read_clock(self, now_ns: Callable[[], int]) -> ClockSample:
         async with self._database.lease_connection() as connection:

@@ -1,11 +1,11 @@
 """Stage *acquire*, in memory. Invariant: as on Postgres, a takeover needs both conditions."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from uuid import UUID
 
 from wheelsched.core.offset import ClockSample
 from wheelsched.errors import FenceRaised, LeaseLost
-from wheelsched.ports import Lease, Ownership, ShardView, Survey
+from wheelsched.ports import Lease, OpenBreaker, Ownership, ShardView, Survey
 from wheelsched.testing.tables import MemoryTables, ShardRow
 
 
@@ -94,6 +94,20 @@ class MemoryLeases:
 
     async def leave(self, lease: Lease) -> None:
         self._tables.end_shard(lease.shard_id)
+
+    async def tell(self, lease: Lease, breakers: Sequence[OpenBreaker]) -> None:
+        row = self._tables.shards.get(lease.shard_id)
+        if row is not None:
+            row.breakers = list(breakers)
+
+    async def read_breakers(
+        self, shard_id: UUID | None = None
+    ) -> Mapping[UUID, Sequence[OpenBreaker]]:
+        return {
+            each: row.breakers
+            for each, row in self._tables.shards.items()
+            if row.breakers and shard_id in (None, each)
+        }
 
     async def read_clock(self, now_ns: Callable[[], int]) -> ClockSample:
         sent_ns = now_ns()

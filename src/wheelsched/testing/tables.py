@@ -15,7 +15,7 @@ from wheelsched.core.duration import MINUTE, SECOND
 from wheelsched.core.model import Attempt, Draft, Job, JobState, Run, RunKey, RunState, SkipReason
 from wheelsched.core.partition import PARTITIONS, partition_of
 from wheelsched.errors import FenceRaised, LeaseLost
-from wheelsched.ports import Hint, KeptAnswer, Lease, Tenant, Token
+from wheelsched.ports import Hint, KeptAnswer, Lease, OpenBreaker, Tenant, Token
 
 # What is due within a second may have been sent by the time that the shard hears of a change.
 IN_TIME_US = SECOND
@@ -30,6 +30,7 @@ class ShardRow(Struct):
     started_at_us: int
     address: str | None
     is_leaving: bool = False
+    breakers: list[OpenBreaker] = []
 
 
 class PartitionRow(Struct):

@@ -54,6 +54,10 @@ class RunAnswer(Struct, frozen=True, kw_only=True):
     missed_since: datetime | None
     shard: UUID | None
     token: int | None
+    waiting_for: Annotated[
+        str | None,
+        Meta(description="of a single run that is due and held back: the open circuit breaker"),
+    ] = None
     attempts: Annotated[
         tuple[AttemptAnswer, ...] | None, Meta(description="of a single run; null in lists")
     ] = None

@@ -5,9 +5,24 @@ where it has said nothing.
 """
 
 from datetime import datetime
+from typing import Annotated
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from wheelsched.core.model import BreakerKind
+
+
+class BreakerAnswer(Struct, frozen=True, kw_only=True):
+    """A circuit breaker that is not closed. Of kind `job` it has a `job_id`; `target` is an origin,
+    or of kind `target` the URL of a target with batches."""
+
+    kind: BreakerKind
+    target: str
+    job_id: UUID | None
+    opened_at: datetime
+    next_probe_at: datetime
+    error: str
 
 
 class ShardAnswer(Struct, frozen=True, kw_only=True):
@@ -20,6 +35,10 @@ class ShardAnswer(Struct, frozen=True, kw_only=True):
     lateness_p99_ms: float | None = None
     armed: int | None = None
     in_flight: int | None = None
+    breakers: Annotated[
+        list[BreakerAnswer],
+        Meta(description="at most 100; those of the caller's tenant, and of all for operators"),
+    ] = []
 
 
 class ShardsAnswer(Struct, frozen=True, kw_only=True):

@@ -10,9 +10,16 @@ class Parcel:
     """A batch that can be told from any other, also when it is empty."""
 
     def __init__(
-        self, route: Route, runs: int = 1, *, lane: Lane = Lane.ON_TIME, priority: int = 0
+        self,
+        route: Route,
+        runs: int = 1,
+        *,
+        lane: Lane = Lane.ON_TIME,
+        priority: int = 0,
+        subject: str = "job",
     ) -> None:
         self.route = route
+        self.subject = f"{subject} of {route.tenant_id} to {route.origin}"
         self.lane = lane
         self.priority = priority
         self.runs = list(range(runs))

@@ -4,7 +4,8 @@ import pytest
 
 from wheelsched.config import BreakerConfig
 from wheelsched.core.duration import SECOND
-from wheelsched.shard.breaker import Breaker, BreakerState
+from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
+from wheelsched.shard.breaker import Breaker, BreakerState, Verdict, judge
 
 CONFIG = BreakerConfig(failures=3, open_initial_ms=1_000, open_max_ms=5_000)
 
@@ -16,7 +17,7 @@ def breaker() -> Breaker:
 
 def fail(breaker: Breaker, now_us: int) -> None:
     request = object()
-    breaker.sent(request)
+    breaker.sent(request, now_us)
     breaker.ended(request, now_us, failed=True)
 
 
@@ -79,15 +80,27 @@ def test_does_not_half_open_before_its_wait_is_over(breaker: Breaker) -> None:
 def test_half_open_lets_one_request_through(breaker: Breaker) -> None:
     half_open_it(breaker)
     before = breaker.may_send
-    breaker.sent(object())
+    breaker.sent(object(), SECOND)
     assert (before, breaker.may_send) == (True, False)
-    assert breaker.state is BreakerState.HALF_OPEN
+
+
+def test_a_probe_that_hangs_is_not_waited_for(breaker: Breaker) -> None:
+    half_open_it(breaker)
+    hanging, answered = object(), object()
+    breaker.sent(hanging, SECOND)
+    breaker.half_open(3 * SECOND)
+    breaker.sent(answered, 3 * SECOND)
+    assert breaker.open_until_us == 7 * SECOND
+    breaker.ended(answered, 4 * SECOND, failed=False)
+    assert breaker.is_fresh
+    breaker.ended(hanging, 60 * SECOND, failed=True)
+    assert breaker.state is BreakerState.CLOSED
 
 
 def test_a_probe_that_succeeds_closes(breaker: Breaker) -> None:
     half_open_it(breaker)
     probe = object()
-    breaker.sent(probe)
+    breaker.sent(probe, SECOND)
     breaker.ended(probe, 2 * SECOND, failed=False)
     assert breaker.is_fresh
 
@@ -95,10 +108,11 @@ def test_a_probe_that_succeeds_closes(breaker: Breaker) -> None:
 def test_a_probe_that_was_never_sent_leaves_room_for_another(breaker: Breaker) -> None:
     half_open_it(breaker)
     probe = object()
-    breaker.sent(probe)
+    breaker.sent(probe, SECOND)
     breaker.ended(probe, 2 * SECOND, failed=None)
     assert breaker.state is BreakerState.HALF_OPEN
-    assert breaker.may_send
+    fail(breaker, 2 * SECOND)
+    assert breaker.open_until_us == 4 * SECOND  # as if it had been the first
 
 
 def test_the_wait_doubles_up_to_the_longest(breaker: Breaker) -> None:
@@ -117,7 +131,7 @@ def test_the_wait_is_short_again_after_a_success(breaker: Breaker) -> None:
     fail(breaker, SECOND)
     breaker.half_open(breaker.open_until_us)
     probe = object()
-    breaker.sent(probe)
+    breaker.sent(probe, 5 * SECOND)
     breaker.ended(probe, 5 * SECOND, failed=False)
     open_it(breaker, 10 * SECOND)
     assert breaker.open_until_us == 11 * SECOND
@@ -126,12 +140,64 @@ def test_the_wait_is_short_again_after_a_success(breaker: Breaker) -> None:
 @pytest.mark.parametrize("failed", [True, False])
 def test_what_was_sent_before_it_opened_decides_nothing(breaker: Breaker, failed: bool) -> None:
     old = object()
-    breaker.sent(old)
+    breaker.sent(old, 0)
     half_open_it(breaker)
     until_us = breaker.open_until_us
     breaker.ended(old, 2 * SECOND, failed=failed)
     assert breaker.state is BreakerState.HALF_OPEN
     assert breaker.open_until_us == until_us
+
+
+def test_of_failures_of_the_same_kind_only_the_first_counts(breaker: Breaker) -> None:
+    for _ in range(10):
+        breaker.ended(object(), 0, failed=True, once="hangs")
+    assert breaker.state is BreakerState.CLOSED
+    breaker.ended(object(), 0, failed=True, once="hangs too")
+    breaker.ended(object(), 0, failed=True)
+    assert breaker.state is BreakerState.OPEN
+
+
+def test_knows_since_when_it_is_open_and_why(breaker: Breaker) -> None:
+    open_it(breaker, 7)
+    breaker.half_open(breaker.open_until_us)
+    request = object()
+    breaker.sent(request, 2 * SECOND)
+    breaker.ended(request, 2 * SECOND, failed=True, error="refused")
+    assert (breaker.opened_us, breaker.error) == (7, "refused")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "has_begun", "verdict"),
+    [
+        (Succeeded(http_status=204), True, Verdict.ANSWERED),
+        (Accepted(), True, Verdict.ANSWERED),
+        (Gone(error="moved"), True, Verdict.ANSWERED),
+        (Rejected(error="no such thing", http_status=404), True, Verdict.ANSWERED),
+        (Rejected(error="the address is not allowed"), False, None),
+        (Failed(error="one run of a batch", http_status=200), True, Verdict.ANSWERED),
+        (Failed(error="overtaken", http_status=425), True, Verdict.OVERTAKEN),
+        (Failed(error="slow down", http_status=429, retry_after_us=1), True, Verdict.FAILED),
+        (Failed(error="boom", http_status=500), True, Verdict.FAILED),
+        (Failed(error="full", http_status=503, retry_after_us=1), True, Verdict.FAILED),
+        (Failed(error="timeout"), True, Verdict.SILENT),
+        (Failed(error="no connection"), False, Verdict.UNREACHED),
+    ],
+)
+def test_what_an_outcome_says_about_its_target(
+    outcome: Outcome, has_begun: bool, verdict: Verdict | None
+) -> None:
+    assert judge([outcome], has_begun=has_begun) is verdict
+
+
+def test_an_origin_answers_for_connections_and_a_job_for_answers() -> None:
+    found = {verdict: (verdict.has_origin_failed, verdict.has_job_failed) for verdict in Verdict}
+    assert found == {
+        Verdict.ANSWERED: (False, False),
+        Verdict.FAILED: (False, True),
+        Verdict.OVERTAKEN: (False, None),
+        Verdict.SILENT: (True, True),
+        Verdict.UNREACHED: (True, None),
+    }
 
 
 def test_states_have_the_words_of_the_metrics() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from typing import TypeAlias
+from uuid import UUID
 
 import pytest
 from tests.unit.shard.batches import Parcel, route, tenant
@@ -10,7 +11,7 @@ from wheelsched.config import BreakerConfig, FairnessConfig, PaceConfig
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import Lane
 from wheelsched.ports import Route
-from wheelsched.shard.breaker import BreakerState
+from wheelsched.shard.breaker import BreakerState, Verdict
 from wheelsched.shard.fairness import IDLE_US, FairQueue
 
 Queue: TypeAlias = FairQueue[Parcel]
@@ -56,11 +57,16 @@ def take_all(queue: Queue, now_us: int = NOW) -> list[Parcel]:
 def fail(queue: Queue, to: Route, count: int, now_us: int = NOW) -> None:
     put_many(queue, to, count)
     for batch in take_all(queue, now_us):
-        queue.done(batch, now_us, failed=True)
+        queue.done(batch, now_us, Verdict.UNREACHED)
+
+
+def states(queue: Queue) -> dict[tuple[UUID, str], BreakerState]:
+    return {key: breaker.state for key, breaker in queue.breakers().items()}
 
 
 def is_blank(queue: Queue) -> bool:
-    return not (queue._origins or queue._tenants or queue._sent or queue._looks)
+    known = (queue._origins, queue._tenants, queue._sent, queue._looks, queue._failing)
+    return not any(known)
 
 
 def test_what_is_put_is_taken_once(queue: Queue) -> None:
@@ -70,7 +76,7 @@ def test_what_is_put_is_taken_once(queue: Queue) -> None:
     assert queue.take(NOW) is batch
     assert queue.take(NOW) is None
     assert (len(queue), queue.in_flight, queue.runs_in_flight) == (0, 1, 3)
-    queue.done(batch, NOW, failed=False)
+    queue.done(batch, NOW, Verdict.ANSWERED)
     assert (queue.in_flight, queue.runs_in_flight) == (0, 0)
     assert queue.take(NOW + IDLE_US) is None
     assert is_blank(queue)
@@ -82,7 +88,7 @@ def test_a_target_that_is_busy_now_and_then_is_not_made_anew(queue: Queue) -> No
     for now_us in range(NOW, NOW + 3 * IDLE_US, IDLE_US - 1):
         (batch,) = put_many(queue, route(A), 1)
         assert queue.take(now_us) is batch
-        queue.done(batch, now_us, failed=False)
+        queue.done(batch, now_us, Verdict.ANSWERED)
         known.update(queue._origins.values())
     assert len(known) == 1
     assert len(queue._looks) == 1
@@ -104,7 +110,7 @@ def test_five_runs_pass_a_crowd_that_fills_every_place_there_is() -> None:
     under_way = take_all(queue)
     few = put_many(queue, route(B), 5)
     for batch in under_way[:20]:
-        queue.done(batch, NOW, failed=False)
+        queue.done(batch, NOW, Verdict.ANSWERED)
     assert set(few) <= set(take_all(queue))
 
 
@@ -146,7 +152,7 @@ def test_there_is_a_bound_in_all(queue: Queue) -> None:
 def test_a_place_that_becomes_free_is_taken_again(queue: Queue) -> None:
     put_many(queue, route(A), 6)
     first, *_ = take_all(queue)
-    queue.done(first, NOW, failed=False)
+    queue.done(first, NOW, Verdict.ANSWERED)
     assert len(take_all(queue)) == 1
 
 
@@ -154,7 +160,7 @@ def test_a_place_of_a_tenant_that_becomes_free_is_taken_again(queue: Queue) -> N
     for host in range(10):
         put_many(queue, route(A, f"{host}.example"), 3)
     first, *_ = take_all(queue)
-    queue.done(first, NOW, failed=False)
+    queue.done(first, NOW, Verdict.ANSWERED)
     assert len(take_all(queue)) == 1
 
 
@@ -226,7 +232,7 @@ def test_late_work_keeps_its_pace(queue: Queue) -> None:
     now_us, taken = NOW, 0
     while now_us < NOW + 5 * SECOND:
         for batch in take_all(queue, now_us):
-            queue.done(batch, now_us, failed=False)
+            queue.done(batch, now_us, Verdict.ANSWERED)
             taken += 1
         wake_at_us = queue.wake_at_us()
         assert wake_at_us is not None
@@ -272,7 +278,7 @@ def test_a_target_that_fails_is_left_alone_and_only_that(queue: Queue) -> None:
     put_many(queue, route(A, "fails.example"), 5)
     well = put(queue, [Parcel(route(A, "well.example")), Parcel(route(B, "fails.example"))])
     assert set(take_all(queue)) == set(well)
-    assert queue.breakers() == {(A, "https://fails.example"): BreakerState.OPEN}
+    assert states(queue) == {(A, "https://fails.example"): BreakerState.OPEN}
 
 
 def test_a_failing_target_is_tried_again_with_one_batch(queue: Queue) -> None:
@@ -282,8 +288,8 @@ def test_a_failing_target_is_tried_again_with_one_batch(queue: Queue) -> None:
     assert wake_at_us == NOW + SECOND
     assert take_all(queue, wake_at_us - 1) == []
     (probe,) = take_all(queue, wake_at_us)
-    assert queue.breakers() == {(A, "https://a.example"): BreakerState.HALF_OPEN}
-    queue.done(probe, wake_at_us, failed=False)
+    assert states(queue) == {(A, "https://a.example"): BreakerState.OPEN}
+    queue.done(probe, wake_at_us, Verdict.ANSWERED)
     assert queue.breakers() == {}
     assert len(take_all(queue, wake_at_us)) == 4
 
@@ -292,7 +298,7 @@ def test_a_target_that_fails_again_waits_twice_as_long(queue: Queue) -> None:
     fail(queue, route(A), 3)
     put_many(queue, route(A), 5)
     (probe,) = take_all(queue, NOW + SECOND)
-    queue.done(probe, NOW + SECOND, failed=True)
+    queue.done(probe, NOW + SECOND, Verdict.UNREACHED)
     assert queue.wake_at_us() == NOW + 3 * SECOND
     assert take_all(queue, NOW + 3 * SECOND - 1) == []
     assert len(take_all(queue, NOW + 3 * SECOND)) == 1
@@ -302,14 +308,14 @@ def test_a_probe_that_was_never_sent_makes_room_for_another(queue: Queue) -> Non
     fail(queue, route(A), 3)
     put_many(queue, route(A), 5)
     (probe,) = take_all(queue, NOW + SECOND)
-    queue.done(probe, NOW + SECOND, failed=None)
+    queue.done(probe, NOW + SECOND, None)
     assert len(take_all(queue, NOW + SECOND)) == 1
 
 
 def test_failures_count_though_each_finds_the_target_idle(queue: Queue) -> None:
     for second in range(3):
         fail(queue, route(A), 1, NOW + second * SECOND)
-    assert queue.breakers() == {(A, "https://a.example"): BreakerState.OPEN}
+    assert states(queue) == {(A, "https://a.example"): BreakerState.OPEN}
 
 
 def test_failures_are_forgotten_when_nothing_comes_for_long(queue: Queue) -> None:
@@ -325,7 +331,7 @@ def test_targets_that_fail_now_and_then_do_not_pile_up(queue: Queue) -> None:
         fail(queue, route(A), 1, now_us)
         (batch,) = put_many(queue, route(A), 1)
         assert queue.take(now_us) is batch
-        queue.done(batch, now_us, failed=False)
+        queue.done(batch, now_us, Verdict.ANSWERED)
     assert len(queue._looks) == 1
 
 
@@ -345,5 +351,5 @@ def test_finding_the_next_does_not_look_at_what_is_stuck(queue: Queue) -> None:
     for _ in range(100):
         (batch,) = put_many(queue, route(A, "well.example"), 1)
         assert queue.take(NOW) is batch
-        queue.done(batch, NOW, failed=False)
+        queue.done(batch, NOW, Verdict.ANSWERED)
     assert Watched.looks == 0

@@ -25,6 +25,13 @@ FROM shards;
 -- name: look_at_partitions
 SELECT partition, owner, epoch FROM partitions ORDER BY partition;
 
+-- name: tell_breakers
+UPDATE shards SET breakers = $2::jsonb WHERE shard_id = $1;
+
+-- name: read_breakers
+SELECT shard_id, breakers FROM shards
+WHERE breakers <> '[]' AND ($1::uuid IS NULL OR shard_id = $1);
+
 -- name: acquire
 -- What is ours already keeps its epoch, so that a replay changes nothing.
 WITH fence AS MATERIALIZED (
