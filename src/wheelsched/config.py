@@ -9,9 +9,10 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from wheelsched.core.duration import MILLISECOND, MINUTE, SECOND
-from wheelsched.core.egress import EgressRules, read_rules
+from wheelsched.core.egress import EgressRules, OwnListener, read_rules
 
 Positive = Annotated[int, Meta(ge=1)]
 
@@ -66,17 +67,19 @@ class StoreConfig(Struct, frozen=True, kw_only=True):
 class EgressConfig(Struct, frozen=True, kw_only=True):
     """The networks that callbacks may go to beside the public one, in CIDR notation.
 
-    Whoever registers jobs can reach whatever is allowed here from where the shards run.
+    Whoever registers jobs can reach whatever is allowed here from where the shards run, except
+    `own`: the listeners of this installation.
     """
 
     allow: tuple[str, ...] = ()
+    own: tuple[OwnListener, ...] = ()
 
     def __post_init__(self) -> None:
         read_rules(self.allow)
 
     @property
     def rules(self) -> EgressRules:
-        return read_rules(self.allow)
+        return replace(read_rules(self.allow), own=self.own)
 
 
 class DispatchConfig(Struct, frozen=True, kw_only=True):

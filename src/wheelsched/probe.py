@@ -8,8 +8,12 @@ from collections.abc import Callable
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+
+from wheelsched.errors import CallbackRefused
+from wheelsched.wire.callback import is_callback
 
 
 def status_app(registry: CollectorRegistry, missing: Callable[[], list[str]]) -> web.Application:
@@ -27,7 +31,13 @@ def status_app(registry: CollectorRegistry, missing: Callable[[], list[str]]) ->
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(registry), headers={"Content-Type": content_type})
 
-    app = web.Application()
+    @web.middleware
+    async def refuse_callbacks(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if is_callback(request.headers):
+            return _json({"error": str(CallbackRefused())}, status=403)
+        return await handler(request)
+
+    app = web.Application(middlewares=[refuse_callbacks])
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", metrics)

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from tests.sim.simulation import Process
 
 PORTS = {"leases": LeaseStore, "timers": TimerStore, "runs": RunStore, "plans": PlanStore}
+SHOWN = ("tell", "read_breakers")  # what people see of a shard: nothing is decided by it
 STATEMENTS = (
     *(
         f"{part}.{name}"
         for part, port in PORTS.items()
         for name in vars(port)
-        if not name.startswith("_")
+        if not name.startswith("_") and name not in SHOWN
     ),
     "tenants.read",
 )

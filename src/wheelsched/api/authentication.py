@@ -28,6 +28,8 @@ from wheelsched.wire.tenant import Scope
 TOKEN_PREFIX: Final = "wst_"  # noqa: S105 - what tokens begin with, so that scanners find them
 TOKEN_BYTES: Final = 32
 PASSED_ON: Final = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via")
+FETCH_SITE: Final = "Sec-Fetch-Site"  # set by browsers, which no page can change
+OWN_SITES: Final = ("same-origin", "none")
 LOOPBACK_ACTOR: Final = "loopback"
 _MAX_TOKEN: Final = 256
 _MANY: Final = 10_000
@@ -133,6 +135,7 @@ def check_neighbour(request: web.BaseRequest) -> None:
     except ValueError:  # a bracket without its other half
         raise OriginForeign from None
     is_here = host == "localhost" or _is_loopback(host)
+    is_foreign |= request.headers.get(FETCH_SITE, "none") not in OWN_SITES
     if is_foreign or not is_here or not _is_loopback(request.remote):
         raise OriginForeign
 

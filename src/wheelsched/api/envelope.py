@@ -1,6 +1,8 @@
 """Around every answer: its request id, its count, its line in the log, and problems for errors.
 
 Invariant: every request is answered, and every answer has the request id that its log lines have.
+A callback is refused whatever it asks for and whoever signed it: a job may name any address that
+shards reach, and must not reach further through them than the tenant itself.
 """
 
 import asyncio
@@ -16,6 +18,8 @@ from wheelsched.api.connections import note_head
 from wheelsched.api.operation import PREFIX, Operation
 from wheelsched.api.problems import response_of
 from wheelsched.api.surroundings import Surroundings
+from wheelsched.errors import CallbackRefused
+from wheelsched.wire.callback import is_callback
 
 log = structlog.get_logger("wheelsched.api")
 
@@ -61,6 +65,8 @@ def envelope(surroundings: Surroundings, operations: Sequence[Operation]) -> Mid
 
 
 async def _respond(request: web.Request, handler: Handler, request_id: str) -> web.StreamResponse:
+    if is_callback(request.headers):
+        return response_of(CallbackRefused(), request_id)
     try:
         return await handler(request)
     except asyncio.CancelledError:

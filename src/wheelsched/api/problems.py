@@ -36,6 +36,7 @@ STATUSES: Final[Mapping[type[WheelschedError], int]] = {
     errors.TokenUnknown: 401,
     errors.ScopeMissing: 403,
     errors.OriginForeign: 403,
+    errors.CallbackRefused: 403,
     errors.QuotaExceeded: 403,
     errors.JobNotFound: 404,
     errors.RunNotFound: 404,

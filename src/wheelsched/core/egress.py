@@ -5,7 +5,7 @@ or resolved. What an address wraps (IPv4 in IPv6, in any of its forms) has to be
 as the wrapping; and what can never be a worker is forbidden whatever the rules allow.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -14,7 +14,9 @@ from ipaddress import (
     ip_address,
     ip_network,
 )
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -96,10 +98,19 @@ _TRANSLATED: Final = IPv6Network("::ffff:0:0:0/96")
 _ISATAP: Final = (0x0000_5EFE, 0x0200_5EFE)  # of an interface that tunnels to an IPv4 address
 
 
+class OwnListener(Struct, frozen=True):
+    """Where a process of this installation listens; without an address, on all of its machine."""
+
+    address: str | None
+    port: int
+
+
 class EgressRules(Struct, frozen=True):
-    """The networks that are open beside the public one."""
+    """The networks that are open beside the public one, and what is closed in them: callbacks to
+    our own listeners would come from a machine that these may trust."""
 
     allow: tuple[Network, ...] = ()
+    own: tuple[OwnListener, ...] = ()
 
     @property
     def allows_loopback(self) -> bool:
@@ -112,9 +123,45 @@ class EgressRules(Struct, frozen=True):
 NO_EXCEPTIONS: Final = EgressRules()
 
 
+def listener_at(host: str, port: int) -> OwnListener | None:
+    """The listener on an address; None if that is a name."""
+    try:
+        address = ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+    return OwnListener(None if address.is_unspecified else str(address), port)
+
+
+def read_listener(url: str) -> OwnListener | None:
+    """The listener that a URL names; None if it names none by its address."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    return None if port is None or parts.hostname is None else listener_at(parts.hostname, port)
+
+
 def read_rules(allow: Iterable[str]) -> EgressRules:
     """The rules that allow networks in CIDR notation, or `InvalidNetwork`."""
     return EgressRules(tuple(_read_network(written) for written in allow))
+
+
+def is_own(
+    address: Address,
+    port: int,
+    own: Iterable[OwnListener],
+    is_local: Callable[[Address], bool] = attrgetter("is_loopback"),
+) -> bool:
+    """Whether one of our own listeners answers there. `is_local` says which addresses are those of
+    this machine; without asking the machine, only loopback ones are known to be."""
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return any(
+        is_local(address) if listener.address is None else address == ip_address(listener.address)
+        for listener in own
+        if listener.port == port
+    )
 
 
 def explain_forbidden(address: Address, rules: EgressRules = NO_EXCEPTIONS) -> str | None:

@@ -7,13 +7,13 @@ where a name leads is decided when a connection is opened, each time.
 
 import re
 from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 import idna
 from msgspec import Struct
 
-from wheelsched.core.egress import NO_EXCEPTIONS, EgressRules, explain_forbidden
+from wheelsched.core.egress import NO_EXCEPTIONS, EgressRules, explain_forbidden, is_own
 from wheelsched.core.fields import escaped, shown
 from wheelsched.errors import InvalidHeader, InvalidUrl, TargetForbidden, UnknownChoice, quoted
 
@@ -22,6 +22,7 @@ METHOD_POINTER: Final = "/target/method"
 HEADERS_POINTER: Final = "/target/headers"
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}  # of the schemes that there are
 METHODS: Final = ("POST", "PUT", "PATCH")  # those whose requests have a body that means something
+LOCALHOST: Final = ("127.0.0.1", "::1")
 MAX_URL: Final = 2_048
 MAX_HOST: Final = 253
 MAX_HEADERS: Final = 32
@@ -137,7 +138,23 @@ def check_url(written: object, rules: EgressRules = NO_EXCEPTIONS) -> Endpoint:
             f"port {endpoint.port} is that of {_PORTS[endpoint.port]}; "
             "let the worker listen on another one, such as 443 or 8080"
         )
+    if _is_own(endpoint, rules):
+        raise _forbidden(
+            f"wheelsched itself listens on {endpoint.host}:{endpoint.port}; "
+            "name the address of a worker"
+        )
     return endpoint
+
+
+def _is_own(endpoint: Endpoint, rules: EgressRules) -> bool:
+    """Whether a URL names one of our own listeners, as far as it can be known without a lookup."""
+    host = endpoint.host.strip("[]").removesuffix(".")
+    if host.split(".")[-1] == "localhost":
+        return any(is_own(ip_address(each), endpoint.port, rules.own) for each in LOCALHOST)
+    try:
+        return is_own(ip_address(host), endpoint.port, rules.own)
+    except ValueError:  # a name: the address that it leads to is checked at the socket
+        return False
 
 
 def check_method(written: object) -> None:

@@ -26,6 +26,7 @@ from wheelsched.clock import SystemClock
 from wheelsched.config import ApiConfig, StoreConfig
 from wheelsched.daemon.condition import ShardInquiry
 from wheelsched.daemon.garbage import Collector
+from wheelsched.daemon.listeners import with_own
 from wheelsched.daemon.opening import (
     address_taken,
     awaited,
@@ -88,7 +89,9 @@ async def open_api(
         stack.push_async_callback(database.close)
         store = PostgresStore(database)
         clock = await awaited(machine, lambda: open_clock(machine, store.leases), stopping)
-        told = config.api
+        told = replace(
+            config.api, egress=with_own(config.api.egress, config.api.host, config.api.port)
+        )
         if told.auth == "loopback":
             tenant = await awaited(
                 machine, lambda: open_local_tenant(store.tenants, clock.now_us()), stopping

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from wheelsched.api.drafts import judge_draft
 from wheelsched.clock import SystemClock
 from wheelsched.config import DispatchConfig, ProbeConfig, ShardConfig, StoreConfig
+from wheelsched.core.egress import read_listener
 from wheelsched.daemon.garbage import Collector
 from wheelsched.daemon.opening import (
     address_taken,
@@ -83,15 +84,17 @@ async def open_shard(
     machine = SystemClock()
     vitals = Vitals()
     async with AsyncExitStack() as stack:
-        told = config.shard
+        told, dispatch = config.shard, config.dispatch
         if config.probe is not None:
             address = await stack.enter_async_context(_probe(config.probe, vitals, machine))
             told = replace(told, address=told.address or address)
+            own = (*dispatch.egress.own, *filter(None, [read_listener(address)]))
+            dispatch = replace(dispatch, egress=replace(dispatch.egress, own=own))
         database = await awaited(machine, lambda: Database.open(config.store), stopping)
         stack.push_async_callback(database.close)
         store = PostgresStore(database)
         clock = await awaited(machine, lambda: open_clock(machine, store.leases), stopping)
-        dispatcher = await stack.enter_async_context(HttpDispatcher(config.dispatch, clock.now_us))
+        dispatcher = await stack.enter_async_context(HttpDispatcher(dispatch, clock.now_us))
 
         async def listen(on_hint: Callable[[Hint], None]) -> HintSource:
             return await PostgresHints.open(config.store, on_hint)
@@ -99,7 +102,7 @@ async def open_shard(
         surroundings = Surroundings(
             stores=store,
             listen=listen,
-            judge=partial(judge_draft, rules=config.dispatch.egress.rules),
+            judge=partial(judge_draft, rules=dispatch.egress.rules),
             dispatcher=dispatcher,
             machine=machine,
             clock=clock,

@@ -26,6 +26,7 @@ from wheelsched.config import (
 from wheelsched.daemon.api import ApiDaemonConfig, open_local_tenant
 from wheelsched.daemon.database import migrate_database
 from wheelsched.daemon.line import Assignment
+from wheelsched.daemon.listeners import with_own
 from wheelsched.daemon.opening import heed_signals, open_clock
 from wheelsched.daemon.processes import START_TIMEOUT_S, Child, Processes
 from wheelsched.daemon.shard import ShardDaemonConfig
@@ -108,15 +109,22 @@ async def open_stack(config: UpConfig) -> AsyncIterator[Stack]:
 
 
 def _children(config: UpConfig, url: str) -> tuple[Child, list[Child]]:
+    told = _with_port(config.api)
+    own = [(told.host, told.port), ("127.0.0.1", config.embedded.port or 0)]
+    api_egress, shard_egress = told.egress, config.dispatch.egress
+    for host, port in own:
+        api_egress, shard_egress = (
+            with_own(egress, host, port) for egress in (api_egress, shard_egress)
+        )
     api = ApiDaemonConfig(
         store=StoreConfig(url=url, role="api"),
-        api=_with_port(config.api),
+        api=replace(told, egress=api_egress),
         niceness=BESIDE_SHARDS,
     )
     shard = ShardDaemonConfig(
         store=StoreConfig(url=url, role="shard"),
         shard=config.shard,
-        dispatch=config.dispatch,
+        dispatch=replace(config.dispatch, egress=shard_egress),
         probe=ProbeConfig(),
     )
     level = config.log_level

@@ -28,7 +28,7 @@ class Dialer:
 
     def __init__(self, config: DispatchConfig, names: Names) -> None:
         self._connect_timeout_s = config.connect_timeout_ms / 1_000
-        self._guard = EgressGuard(config.egress.rules)
+        self.guard = EgressGuard(config.egress.rules)
         self._names = names
         self._loop = asyncio.get_running_loop()
         self._tls = ssl.create_default_context()
@@ -69,10 +69,10 @@ class Dialer:
                 happy_eyeballs_delay=NEXT_ADDRESS_S,
                 interleave=1,
                 loop=self._loop,
-                socket_factory=self._guard.open_socket,
+                socket_factory=self.guard.open_socket,
             )
         except OSError as error:
-            if not any(map(self._guard.allows, addresses)):
+            if not any(map(self.guard.allows, addresses)):
                 raise AddressForbidden from error
             raise
         # A request is one write: nothing follows that it could wait for.

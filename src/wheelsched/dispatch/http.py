@@ -9,7 +9,7 @@ usually there. A task, a timer or a scope of its own would cost more than the re
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from uuid import UUID
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from msgspec import Struct
 from wheelsched.closing import Closing
 from wheelsched.config import DispatchConfig
 from wheelsched.core.duration import SECOND
+from wheelsched.core.egress import OwnListener
 from wheelsched.core.model import Target
 from wheelsched.core.outcome import Outcome, Rejected, TransportFailure
 from wheelsched.dispatch.answer import Answer, judge
@@ -61,7 +62,8 @@ class HttpDispatcher(Closing):
             most=config.lookup_threads,
             timeout_ms=config.connect_timeout_ms,
         )
-        self._pool = Pool(config, Dialer(config, self._names).dial)
+        self._dialer = Dialer(config, self._names)
+        self._pool = Pool(config, self._dialer.dial)
         self._waiting: set[asyncio.Task[list[Outcome] | None]] = set()  # for a connection
 
     async def close(self) -> None:
@@ -70,6 +72,9 @@ class HttpDispatcher(Closing):
         if self._waiting:
             await asyncio.wait(self._waiting, timeout=CLOSING_S)
         await self._names.close()
+
+    def avoid(self, listeners: Collection[OwnListener]) -> None:
+        self._dialer.guard.avoid(listeners)
 
     def route(self, tenant_id: UUID, target: Target) -> HttpRoute:
         return self._routes.get(tenant_id, target)

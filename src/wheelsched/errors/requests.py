@@ -23,6 +23,10 @@ class OriginForeign(RequestRefused):
     """without a token only programs of this machine are answered, and no page of a browser"""
 
 
+class CallbackRefused(RequestRefused):
+    """a callback of a job must not call wheelsched itself: the request carries its headers"""
+
+
 class ApiBusy(RequestRefused):
     """as many requests are in hand as the API takes at once: come again in a moment"""
 

@@ -4,12 +4,13 @@ Invariant: whatever happens to a callback that was sent is an outcome, never an 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from msgspec import Struct
 
+from wheelsched.core.egress import OwnListener
 from wheelsched.core.model import RunKey, Target, Trigger
 from wheelsched.core.outcome import Outcome
 
@@ -59,6 +60,9 @@ class Prepared(Struct, frozen=True, kw_only=True, gc=False):
 
 class Dispatcher(Protocol):
     """Carries callbacks to workers: the *arm* stage prepares, the *fire* stage sends."""
+
+    def avoid(self, listeners: Collection[OwnListener]) -> None:
+        """Calls none of these from now on: there the shards show how they are doing."""
 
     def route(self, tenant_id: UUID, target: Target) -> Route:
         """The route of a target: the same object as long as anybody holds it.

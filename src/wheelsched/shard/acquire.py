@@ -13,6 +13,7 @@ from uuid import UUID
 import structlog
 from msgspec import Struct
 
+from wheelsched.core.egress import OwnListener, read_listener
 from wheelsched.core.lease import Look, Watch
 from wheelsched.core.offset import ClockSample
 from wheelsched.core.partition import share_of
@@ -34,6 +35,7 @@ class Outlets(Struct, frozen=True):
     hand_over: Callable[[Collection[int]], Awaitable[None]]
     renewed: Callable[[], None]
     stepped: Callable[[], None]  # the clock was set to another time
+    seen: Callable[[Collection[OwnListener]], None]  # where shards show how they are doing
 
 
 class Acquire:
@@ -129,6 +131,8 @@ class Acquire:
         survey = await self._context.stores.leases.survey()
         received_us = self._context.tenure.now_us()
         self._context.tenure.seen = frozenset(shard.shard_id for shard in survey.shards)
+        addresses = [shard.address for shard in survey.shards if shard.address]
+        self._outlets.seen([each for each in map(read_listener, addresses) if each])
         for shard in survey.shards:
             look = Look(
                 renewals=shard.renewals,

@@ -119,7 +119,9 @@ class Pipeline:
         self.hand_over = HandOver(context, self.settle, self._forget)
         self.acquire = acquire.Acquire(
             context,
-            acquire.Outlets(self._gained, self.hand_over, self.fire.pump, self._anchor),
+            acquire.Outlets(
+                self._gained, self.hand_over, self.fire.pump, self._anchor, dispatcher.avoid
+            ),
         )
         self.listener = listener.Listener(
             context, listen, freshness, listener.Outlets(self._hear, self._hear_everything)

@@ -5,11 +5,12 @@ its batch, and raises nothing; and time is the clock's alone.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from uuid import UUID
 
 from msgspec import Struct
 
+from wheelsched.core.egress import OwnListener
 from wheelsched.core.model import Target, format_run_id
 from wheelsched.core.outcome import Outcome, Succeeded, TransportFailure, classify
 from wheelsched.ports import Callback, Clock, Prepared, Route
@@ -51,6 +52,9 @@ class MemoryDispatcher:
         self.sent: list[Sent] = []
         self.is_connected: Callable[[], bool] = lambda: True
         self._routes: dict[Hashable, Route] = {}
+
+    def avoid(self, listeners: Collection[OwnListener]) -> None:
+        """Nothing: no listener of ours is reached through memory."""
 
     def route(self, tenant_id: UUID, target: Target) -> Route:
         headers = tuple(sorted(target.headers.items()))

@@ -49,8 +49,15 @@ SIGNED: Final = (
     TIMEOUT_MS,
 )
 
+OWN_PREFIXES: Final = ("wheelsched-", "webhook-")  # of headers that a job cannot set
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def is_callback(header_names: Iterable[str]) -> bool:
+    """Whether a request is a callback, of one run or of a batch: a job cannot leave them out."""
+    return any(name.lower().startswith(OWN_PREFIXES) for name in header_names)
 
 
 class BatchElement(Struct, frozen=True, kw_only=True):
