@@ -6,13 +6,15 @@ of jobs that were registered together asks the same questions: each is answered 
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from tests.checker.records import Schedule
 
 SECOND_US = 1_000_000
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RANGES = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 
@@ -47,18 +49,12 @@ def _intervals(schedule: Schedule, after_us: int, until_us: int) -> Iterator[int
 def _seconds(schedule: Schedule, after_us: int, until_us: int) -> Iterator[int]:
     fields = [_numbers(*field) for field in zip(schedule.cron.split(), RANGES, strict=True)]
     zone = ZoneInfo(schedule.timezone)
-    is_elapsed = schedule.cron.split()[2].startswith("*")
     second = after_us // SECOND_US
     before = _wall(second, zone)
     while (second := second + 1) * SECOND_US <= until_us:
         wall = _wall(second, zone)
-        if is_elapsed:
-            is_due = _matches(fields, wall)
-        else:
-            is_due = (not wall.fold and _matches(fields, wall)) or _matches_gap(
-                fields, before, wall
-            )
-        if is_due:
+        is_due = _matches(fields, wall) and (not wall.fold or _runs_on(schedule, _repeated(wall)))
+        if is_due or _matches_gap(schedule, fields, before, wall):
             yield second * SECOND_US
         before = wall
 
@@ -67,14 +63,58 @@ def _wall(second: int, zone: ZoneInfo) -> datetime:
     return (EPOCH + timedelta(seconds=second)).astimezone(zone)
 
 
-def _matches_gap(fields: list[frozenset[int]], before: datetime, wall: datetime) -> bool:
-    """Whether a time that the wall clock has just jumped over would have matched."""
-    skipped = before.replace(tzinfo=None) + timedelta(seconds=1)
-    while skipped < wall.replace(tzinfo=None):
-        if _matches(fields, skipped):
-            return True
-        skipped += timedelta(seconds=1)
+def _matches_gap(
+    schedule: Schedule, fields: list[frozenset[int]], before: datetime, wall: datetime
+) -> bool:
+    """Whether a time that the wall clock has just jumped over is made up for."""
+    skipped = before.replace(tzinfo=None) + SECOND
+    end = wall.replace(tzinfo=None)
+    if skipped >= end or _runs_on(schedule, (skipped, end)):
+        return False
+    return any(_matches(fields, moment) for moment in _each_second(skipped, end))
+
+
+def _repeated(wall: datetime) -> tuple[datetime, datetime]:
+    """The times that the clock shows twice, around one of them."""
+    start = end = wall.replace(tzinfo=None, fold=0)
+    while _is_repeated(start - SECOND, wall.tzinfo):
+        start -= SECOND
+    while _is_repeated(end, wall.tzinfo):
+        end += SECOND
+    return start, end
+
+
+def _is_repeated(moment: datetime, zone: tzinfo | None) -> bool:
+    first, second = (moment.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
+    assert first is not None
+    assert second is not None
+    return first > second
+
+
+@lru_cache(maxsize=1_000)
+def _runs_on(schedule: Schedule, change: tuple[datetime, datetime]) -> bool:
+    """Whether a schedule goes on through a change of clocks as if there were none.
+
+    It does if it has three times in a row, none more than an hour after the one before, of which
+    the last time that is skipped or repeated is the first or the second.
+    """
+    fields = [_numbers(*field) for field in zip(schedule.cron.split(), RANGES, strict=True)]
+    start, end = change
+    seconds = _each_second(start - HOUR, end + 2 * HOUR)
+    times = [moment for moment in seconds if _matches(fields, moment)]
+    for first, second, third in zip(times, times[1:], times[2:], strict=False):
+        if second - first <= HOUR and third - second <= HOUR:
+            last = second if second < end else first
+            following = third if second < end else second
+            if start <= last < end <= following:
+                return True
     return False
+
+
+def _each_second(start: datetime, end: datetime) -> Iterator[datetime]:
+    while start < end:
+        yield start
+        start += SECOND
 
 
 def _matches(fields: list[frozenset[int]], wall: datetime) -> bool:

@@ -18,8 +18,21 @@ def us(text: str) -> int:
         ("0 30 1 * * *", "America/New_York", "2026-11-01T05:00:00", "2026-11-01T07:00:00", [1800]),
         # It springs forward at 07:00 UTC: 02:30 never comes, and fires at the end of the gap.
         ("0 30 2 * * *", "America/New_York", "2026-03-08T06:30:00", "2026-03-08T07:30:00", [1800]),
+        # What runs every hour goes on through both changes, however its hours are written.
         ("0 30 * * * *", "America/New_York", "2026-11-01T05:00:00", "2026-11-01T07:00:00",
          [1800, 5400]),
+        ("0 30 0-2 * * *", "America/New_York", "2026-11-01T05:00:00", "2026-11-01T07:00:00",
+         [1800, 5400]),
+        ("0 30 1-3 * * *", "America/New_York", "2026-03-08T06:00:00", "2026-03-08T08:00:00",
+         [1800, 5400]),
+        # Every other hour has a time in the gap, or the first of two, as any fixed hour.
+        ("0 0 */2 * * *", "America/New_York", "2026-03-08T06:00:00", "2026-03-08T09:00:00",
+         [3600, 7200]),
+        ("0 30 1-23/2 * * *", "America/New_York", "2026-11-01T05:00:00", "2026-11-01T07:00:00",
+         [1800]),
+        # It begins in the second 01:00.
+        ("0 30 0-2 * * *", "America/New_York", "2026-11-01T06:10:00", "2026-11-01T07:00:00",
+         [1200]),
         ("0 0 9 * * 0", "UTC", "2026-11-15T08:59:00", "2026-11-15T09:01:00", [60]),
     ],
 )  # fmt: skip

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
+from itertools import pairwise
 from zoneinfo import ZoneInfo, available_timezones
 
 MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
 WEEKDAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
+HOUR = timedelta(hours=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -27,7 +29,6 @@ class Cron:
         self.hours = numbers(fields[2], 0, 23)
         self.months = numbers(fields[4], 1, 12, MONTHS, first_name=1)
         self.day_field, self.weekday_field = fields[3], fields[5]
-        self.is_elapsed = "*" in fields[2] or "/" in fields[2]
 
     def matches_day(self, day: date) -> bool:
         if day.month not in self.months:
@@ -140,16 +141,23 @@ class Window:
         zone = ZoneInfo(change.zone)
         self.first_s = change.utc_s - reach_s
         self.last_s = change.utc_s + reach_s
-        # Elapsed: what does the wall clock show at each instant?
+        # As shown: what does the wall clock show at each instant?
         self.shown = [
             (utc_s, datetime.fromtimestamp(utc_s, zone).replace(tzinfo=None))
             for utc_s in range(self.first_s, self.last_s + 1, step_s)
         ]
-        # Fixed: which instants is each time of the wall clock? A change moves it at most its size.
+        # By the rules: which instants is each time of the wall clock? A change moves it by at
+        # most its size.
         wider = abs(_offset_s(zone, change.utc_s) - _offset_s(zone, change.utc_s - 1))
         local = datetime.fromtimestamp(self.first_s - wider, zone).replace(tzinfo=None, fold=0)
         end = datetime.fromtimestamp(self.last_s + wider, zone).replace(tzinfo=None)
         step = timedelta(seconds=step_s)
+        # What the change skips or repeats, and all that tells whether a schedule runs through it.
+        before = datetime.fromtimestamp(change.utc_s - 1, zone).replace(tzinfo=None, fold=0)
+        after = datetime.fromtimestamp(change.utc_s, zone).replace(tzinfo=None, fold=0)
+        self.affected = sorted([before + timedelta(seconds=1), after])
+        around = int((self.affected[1] - self.affected[0] + 3 * HOUR) / step)
+        self.around = [self.affected[0] - HOUR + step * index for index in range(around + 1)]
         self.meant: list[tuple[datetime, list[int], int | None]] = []
         gap: list[int] = []
         while local <= end:
@@ -165,16 +173,21 @@ class Window:
 
     def due(self, cron: Cron, gap: str, overlap: str) -> list[int]:
         """The UTC seconds of this window at which an expression is due."""
-        found = self._elapsed(cron) if cron.is_elapsed else self._fixed(cron, gap, overlap)
+        days: dict[date, bool] = {}
+        around = [local for local in self.around if matches(cron, local, days)]
+        if runs_through(around, *self.affected):
+            found = self._as_shown(cron)
+        else:
+            found = self._by_the_rules(cron, gap, overlap)
         return sorted({utc_s for utc_s in found if self.first_s <= utc_s <= self.last_s})
 
-    def _elapsed(self, cron: Cron) -> Iterator[int]:
+    def _as_shown(self, cron: Cron) -> Iterator[int]:
         days: dict[date, bool] = {}
         for utc_s, local in self.shown:
             if matches(cron, local, days):
                 yield utc_s
 
-    def _fixed(self, cron: Cron, gap: str, overlap: str) -> Iterator[int]:
+    def _by_the_rules(self, cron: Cron, gap: str, overlap: str) -> Iterator[int]:
         days: dict[date, bool] = {}
         for local, instants, gap_end in self.meant:
             if not matches(cron, local, days):
@@ -186,6 +199,19 @@ class Window:
                 yield from instants
             elif instants:
                 yield instants[0] if overlap == "first" else instants[-1]
+
+
+def runs_through(walls: list[datetime], start: datetime, end: datetime) -> bool:
+    """Whether three times in a row, an hour apart at most, reach from [start, end) past its end.
+
+    `walls` are the times of the wall clock from an hour before to two hours after, in order.
+    """
+    inside = [index for index, wall in enumerate(walls) if start <= wall < end]
+    if not inside or inside[-1] + 1 == len(walls):
+        return False
+    last = inside[-1]
+    is_near = [later - earlier <= HOUR for earlier, later in pairwise(walls)]
+    return is_near[last] and any(is_near[max(last - 1, 0) : last] + is_near[last + 1 : last + 2])
 
 
 def matches(cron: Cron, local: datetime, days: dict[date, bool]) -> bool:

@@ -8,14 +8,17 @@ day is in when every part that is written admits it, and BYDAY admits it when an
 does. A frequency of a day or more takes what is not written from DTSTART.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
 from itertools import groupby, product
 from zoneinfo import ZoneInfo
 
-from tests.property.oracle import EPOCH, instants_of
+from tests.property.oracle import EPOCH, HOUR, instants_of, runs_through
 
+MINUTE = timedelta(minutes=1)
 SLOTS = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
 WEEKDAYS = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
 
@@ -77,12 +80,6 @@ class Recurrence:
             parts.append(f"UNTIL={self.until.text}")
         lines = [f"DTSTART:{self.start.text}", f"RRULE:{';'.join(parts)}"]
         return "\n".join(lines + [f"EXDATE:{stamp.text}" for stamp in self.excluded])
-
-    @property
-    def is_elapsed(self) -> bool:
-        if self.frequency not in SLOTS or self.hours:
-            return False
-        return self.interval * SLOTS[self.frequency] != 86_400
 
     def walls(self, start: datetime, days: int) -> Iterator[datetime]:
         """Every match of the wall clock from the day before `start` on."""
@@ -200,14 +197,17 @@ def is_among(place: tuple[int, int], numbers: list[int]) -> bool:
 def due(rule: Recurrence, key: str, gap: str, overlap: str, days: int) -> list[int]:
     """The UTC seconds at which a rule is due, in the first `days` from its start on."""
     zone = ZoneInfo(key)
-    if rule.is_elapsed:
-        gap, overlap = "skip", "both"
     start = rule.start.moment
     if rule.start.kind == "utc":
         start = start.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None, fold=0)
-    found = set()
-    for wall in rule.walls(start, days):
-        found |= set(meant(wall, zone, gap, overlap))
+    walls = sorted(rule.walls(start, days + 1))
+
+    def instants(wall: datetime) -> list[int]:
+        if through(wall, zone, walls):
+            return instants_of(wall, zone)
+        return meant(wall, zone, gap, overlap)
+
+    found = {utc_s for wall in rule.walls(start, days) for utc_s in instants(wall)}
     first_s = instant(rule.start, zone, -1)
     kept = sorted(utc_s for utc_s in found if utc_s >= first_s)
     if rule.count is not None:
@@ -217,8 +217,32 @@ def due(rule: Recurrence, key: str, gap: str, overlap: str, days: int) -> list[i
     return [
         utc_s
         for utc_s in kept
-        if not any(is_named(utc_s, stamp, zone, gap, overlap) for stamp in rule.excluded)
+        if not any(is_named(utc_s, stamp, zone, instants) for stamp in rule.excluded)
     ]
+
+
+def through(wall: datetime, zone: ZoneInfo, walls: list[datetime]) -> bool:
+    """Whether a time is skipped or repeated by a change that the rule runs through."""
+    affected = affected_by_change(wall.replace(second=0), zone)
+    if affected is None:
+        return False
+    start, end = affected
+    near = walls[bisect_left(walls, start - HOUR) : bisect_right(walls, end + 2 * HOUR)]
+    return runs_through(near, start, end)
+
+
+@cache
+def affected_by_change(minute: datetime, zone: ZoneInfo) -> tuple[datetime, datetime] | None:
+    """The times that the same change skips or repeats; None where there is none."""
+    times = len(instants_of(minute, zone))
+    if times == 1:
+        return None
+    start = end = minute
+    while len(instants_of(start - MINUTE, zone)) == times:
+        start -= MINUTE
+    while len(instants_of(end, zone)) == times:
+        end += MINUTE
+    return start, end
 
 
 def meant(wall: datetime, zone: ZoneInfo, gap: str, overlap: str) -> list[int]:
@@ -249,12 +273,14 @@ def is_later(utc_s: int, stamp: Stamp, zone: ZoneInfo) -> bool:
     return utc_s > instant(stamp, zone, 1)
 
 
-def is_named(utc_s: int, stamp: Stamp, zone: ZoneInfo, gap: str, overlap: str) -> bool:
+def is_named(
+    utc_s: int, stamp: Stamp, zone: ZoneInfo, instants: Callable[[datetime], list[int]]
+) -> bool:
     if stamp.kind == "date":
         return local_date(utc_s, zone) == stamp.moment.date()
     if stamp.kind == "utc":
         return utc_s == instant(stamp, zone, 1)
-    return utc_s in meant(stamp.moment, zone, gap, overlap)
+    return utc_s in instants(stamp.moment)
 
 
 def local_date(utc_s: int, zone: ZoneInfo) -> date:

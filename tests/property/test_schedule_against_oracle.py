@@ -89,6 +89,8 @@ def test_seconds_around_the_changes_of_some_zones() -> None:
         ("Antarctica/Casey", date(2018, 3, 11)),  # three hours
         ("Africa/Khartoum", date(2000, 1, 15)),  # forward at noon
         ("America/Sao_Paulo", date(2018, 2, 18)),  # back over midnight, into the day before
+        ("America/Anchorage", date(2185, 11, 6)),  # where a page of the timeline ends
+        ("America/Los_Angeles", date(2185, 11, 6)),  # and where one begins
     ],
 )
 def test_the_odd_changes_of_the_past(zone: str, day: date) -> None:

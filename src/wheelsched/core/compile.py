@@ -13,7 +13,7 @@ from uuid import UUID
 from wheelsched.core import at, cron, rrule, rrule_bounds, rrule_calendar
 from wheelsched.core.bounds import Bounded, excluded_by
 from wheelsched.core.cron_terms import Choose
-from wheelsched.core.dst import ELAPSED, timeline, wall_of
+from wheelsched.core.dst import timeline, wall_of
 from wheelsched.core.every import Every, interval_us
 from wheelsched.core.jitter import Jittered
 from wheelsched.core.spec import DstGap, DstOverlap, Recurrence, Schedule, Spec
@@ -32,21 +32,6 @@ def compile_recurrence(spec: Spec, choose: Choose, anchor_us: int) -> Recurrence
     recurrence = _unbounded(spec, choose, anchor_us)
     excluded = excluded_by(spec)
     return Bounded(recurrence, excluded) if excluded else recurrence
-
-
-def is_elapsed(spec: Spec) -> bool:
-    """Whether it repeats by elapsed time, untouched by the rules for gaps and overlaps."""
-    match spec.kind:
-        case "cron":
-            return cron.is_elapsed(spec.expression)
-        case "rrule":
-            return rrule.is_elapsed(rrule.read(spec.expression))
-        case "every":
-            return True
-        case "at":
-            return False
-        case _:
-            assert_never(spec.kind)
 
 
 def next_wall_of(spec: Spec, choose: Choose) -> Callable[[int], int | None]:
@@ -92,8 +77,6 @@ def _shared_cron(text: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> 
 
 
 def _cron(text: str, choose: Choose, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence:
-    if cron.is_elapsed(text):
-        gap, overlap = ELAPSED
     return _wall_clock(text, cron.choices(cron.template(text), choose), timezone, gap, overlap)
 
 
@@ -109,8 +92,7 @@ def _wall_clock(
 @lru_cache(maxsize=16_384)
 def _rrule(text: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> Recurrence:
     rule = rrule.read(text)
-    policy = rrule_bounds.policy_of(rule, gap, overlap)
-    return rrule_bounds.clock(rrule_calendar.pattern_of(rule, timezone), timezone, *policy)
+    return rrule_bounds.clock(rrule_calendar.pattern_of(rule, timezone), timezone, gap, overlap)
 
 
 def _next_wall_of_rule(rule: rrule.Rule, timezone: str) -> Callable[[int], int | None]:

@@ -62,12 +62,6 @@ def normalise(expression: str) -> str:
     return text
 
 
-def is_elapsed(text: str) -> bool:
-    """Whether the hour is a star or a step: it then repeats by elapsed time, not by the clock."""
-    hour = text.split()[-4]
-    return "*" in hour or "/" in hour
-
-
 @lru_cache(maxsize=16_384)
 def template(text: str) -> Template:
     """The checked pieces of a normalised expression."""

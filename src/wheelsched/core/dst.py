@@ -6,12 +6,11 @@ stretch says which wall-clock seconds it answers for, so that over all stretches
 - a second that occurs twice is answered for by the first copy, the last or both (`overlap`);
 - a second that never occurs is moved to the end of its gap, or to nowhere (`gap`).
 
-A schedule that repeats by elapsed time is the case gap = skip, overlap = both: it is due
-whenever the wall clock shows a match.
+With gap = skip and overlap = both, a time is due whenever the wall clock shows it.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import accumulate
@@ -26,8 +25,8 @@ _PAGE_BITS: Final = 25
 _PROBE: Final = timedelta(days=5)
 _QUARTER_S: Final = 900
 _QUARTER: Final = timedelta(seconds=_QUARTER_S)
-# The rules of a schedule that repeats by elapsed time.
-ELAPSED: Final[tuple[DstGap, DstOverlap]] = ("skip", "both")
+# Due whenever the wall clock shows it.
+AS_SHOWN: Final[tuple[DstGap, DstOverlap]] = ("skip", "both")
 # More than the widest change of any zone (a day, when one crosses the date line).
 REACH_S: Final = 2 * 86_400
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,6 +39,8 @@ class Stretch(NamedTuple):
 
     It answers for the wall-clock seconds [wall_s, wall_end_s). Those in [gap_s, start_s +
     offset_s) never occurred and are due at start_s; the range is empty where there is no gap.
+    `shown_until_s` is what the wall clock shows at the change that ends the offset, which is
+    later than end_s where a page cuts the stretch.
     """
 
     start_s: int
@@ -48,6 +49,7 @@ class Stretch(NamedTuple):
     wall_s: int
     wall_end_s: int
     gap_s: int
+    shown_until_s: int
 
 
 Change = tuple[int, int]
@@ -75,15 +77,20 @@ class Timeline:
 
     def resolve(self, wall_s: int) -> list[int]:
         """The UTC seconds that one wall-clock second means: none, one or two, in order."""
-        found = []
-        stretch = self.at(wall_s - REACH_S)
-        while stretch.start_s <= wall_s + REACH_S:
-            if stretch.gap_s <= wall_s < stretch.start_s + stretch.offset_s:
-                found.append(stretch.start_s)
-            elif stretch.wall_s <= wall_s < stretch.wall_end_s:
-                found.append(wall_s - stretch.offset_s)
-            stretch = self.at(stretch.end_s)
-        return found
+        return resolve(self.at, wall_s)
+
+
+def resolve(at: Callable[[int], Stretch], wall_s: int) -> list[int]:
+    """The UTC seconds that a wall-clock second means, given the stretch of each UTC second."""
+    found = []
+    stretch = at(wall_s - REACH_S)
+    while stretch.start_s <= wall_s + REACH_S:
+        if stretch.gap_s <= wall_s < stretch.start_s + stretch.offset_s:
+            found.append(stretch.start_s)
+        elif stretch.wall_s <= wall_s < stretch.wall_end_s:
+            found.append(wall_s - stretch.offset_s)
+        stretch = at(stretch.end_s)
+    return found
 
 
 # Half a kilobyte each, for all timelines together. What looks through the centuries, such as a
@@ -117,7 +124,7 @@ def _stretches(
             wall_s = max(wall_s, shown_until[index])
         elif overlap == "last":
             wall_end_s = min(wall_end_s, shown_again[index])
-        yield Stretch(start_s, ends[index], offset_s, wall_s, wall_end_s, gap_s)
+        yield Stretch(start_s, ends[index], offset_s, wall_s, wall_end_s, gap_s, wall_ends[index])
 
 
 def _clip(stretch: Stretch, start_s: int, end_s: int) -> Stretch | None:

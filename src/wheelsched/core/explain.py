@@ -1,11 +1,10 @@
 """Explain a schedule: its words, its next times, and what coming clock changes do to it.
 
-Invariant: there is one warning for each change of the next thirteen months in which a time of
-the schedule is skipped or repeated, and none for any other; and what it says becomes of that time
-was asked of the due times themselves.
+Invariant: there is one warning for each change of the next thirteen months that skips or repeats
+a time of the schedule, and none for any other change; what it says comes from the due times.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -19,17 +18,20 @@ from wheelsched.core.bounds import is_excluded
 from wheelsched.core.compile import (
     compile_recurrence,
     compile_schedule,
-    is_elapsed,
     next_wall_of,
 )
 from wheelsched.core.cron_terms import Choose
-from wheelsched.core.dst import ELAPSED, local_of, timeline
+from wheelsched.core.dst import AS_SHOWN, local_of, timeline
 from wheelsched.core.duration import SECOND
 from wheelsched.core.spec import Recurrence, Spec
 from wheelsched.core.words import words
 
 _THIRTEEN_MONTHS_S: Final = 397 * 86_400
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+NextWall = Callable[[int], int | None]
+"""The least match of the wall clock after a second, as `Calendar.next_wall`."""
 
 
 class DueTime(Struct, frozen=True, kw_only=True):
@@ -83,7 +85,7 @@ def _next_times(
 
 
 def _changes(timezone: str, now_s: int) -> Iterator[_Change]:
-    rows = timeline(timezone, *ELAPSED)
+    rows = timeline(timezone, *AS_SHOWN)
     before = rows.at(now_s)
     while before.end_s < now_s + _THIRTEEN_MONTHS_S:
         after = rows.at(before.end_s)
@@ -95,57 +97,68 @@ def _changes(timezone: str, now_s: int) -> Iterator[_Change]:
 
 def _warnings(spec: Spec, choose: Choose, now_us: int) -> Iterator[str]:
     next_wall = next_wall_of(spec, choose)
+    due = compile_recurrence(spec, choose, 0)
     for change in _changes(spec.timezone, now_us // SECOND):
         wall_s = next_wall(change.from_s - 1)
         if wall_s is None or wall_s >= change.until_s:
             continue
-        warning = (
-            _gap_warning(spec, change, wall_s)
-            if change.is_gap
-            else _overlap_warning(spec, choose, change)
-        )
-        if warning is not None:
+        if change.is_gap:
+            if not is_excluded(spec, change.instant_s * SECOND):
+                yield _gap_warning(spec, next_wall, due, change)
+        elif (warning := _overlap_warning(spec, choose, due, change)) is not None:
             yield warning
 
 
-def _gap_warning(spec: Spec, change: _Change, wall_s: int) -> str | None:
-    if is_excluded(spec, change.instant_s * SECOND):
-        return None
-    start, end, missing = map(local_of, (change.from_s, change.until_s, wall_s))
-    if is_elapsed(spec):
-        becomes = "it repeats by elapsed time and has no run for the gap"
-    elif spec.dst_gap == "skip":
+def _gap_warning(spec: Spec, next_wall: NextWall, due: Recurrence, change: _Change) -> str:
+    start, end = local_of(change.from_s), local_of(change.until_s)
+    wall_s = next_wall(change.from_s - 1)
+    assert wall_s is not None
+    affected = _affected(next_wall, wall_s, change, "does not occur", "do not occur")
+    next_us = due.next_after(change.instant_s * SECOND - 1)
+    is_at_end = next_us == change.instant_s * SECOND
+    if next_us is None:
         becomes = "there is no run for it"
+    elif is_at_end and next_wall(change.until_s - 1) != change.until_s:
+        becomes = f"it runs once at {_clock(end, start)} instead"
     else:
-        becomes = f"there is one run at {_clock(end, start)} instead"
+        following = (_EPOCH + timedelta(microseconds=next_us)).astimezone(ZoneInfo(spec.timezone))
+        becomes = f"the next run is at {_clock(following, start)}"
     return (
         f"{start:%Y-%m-%d}: clocks go forward from {start:%H:%M} to {_clock(end, start)}, "
-        f"so that {_clock(missing, start)} does not occur; {becomes}"
+        f"so {affected}; {becomes}"
     )
 
 
-def _overlap_warning(spec: Spec, choose: Choose, change: _Change) -> str | None:
+def _overlap_warning(spec: Spec, choose: Choose, due: Recurrence, change: _Change) -> str | None:
     wall_s = _first_repeated(spec, choose, change)
     if wall_s is None:
         return None
-    due = compile_recurrence(spec, choose, 0)
     # At the change the clock showed the end of the overlap, and then its start.
     first_us = (change.instant_s + wall_s - change.until_s) * SECOND
     second_us = (change.instant_s + wall_s - change.from_s) * SECOND
-    runs = _is_due(due, first_us), _is_due(due, second_us)
     becomes = {
         (True, True): "it runs both times",
         (True, False): "it runs the first time only",
         (False, True): "it runs the second time only",
         (False, False): "there is no run for it",
-    }[runs]
-    if all(runs) and is_elapsed(spec):
-        becomes = "it repeats by elapsed time and runs in both"
-    start, end, repeated = map(local_of, (change.from_s, change.until_s, wall_s))
+    }[_is_due(due, first_us), _is_due(due, second_us)]
+    start, end = local_of(change.from_s), local_of(change.until_s)
+    next_wall = next_wall_of(spec, choose)
+    affected = _affected(next_wall, wall_s, change, "occurs twice", "occur twice")
     return (
         f"{end:%Y-%m-%d}: clocks go back from {end:%H:%M} to {_clock(start, end)}, "
-        f"so that {_clock(repeated, end)} occurs twice; {becomes}"
+        f"so {affected}; {becomes}"
     )
+
+
+def _affected(next_wall: NextWall, wall_s: int, change: _Change, one: str, several: str) -> str:
+    """The time that a change skips or repeats, or the range of them, and what happens to it."""
+    day = local_of(change.from_s if change.is_gap else change.until_s)
+    from_text = _clock(local_of(wall_s), day)
+    next_s = next_wall(wall_s)
+    if next_s is None or next_s >= change.until_s:
+        return f"{from_text} {one}"
+    return f"its times from {from_text} until {_clock(local_of(change.until_s), day)} {several}"
 
 
 def _first_repeated(spec: Spec, choose: Choose, change: _Change) -> int | None:
@@ -165,4 +178,5 @@ def _is_due(recurrence: Recurrence, instant_us: int) -> bool:
 
 def _clock(moment: datetime, day: datetime) -> str:
     """A time of day, with its date when it is not that of `day`."""
-    return f"{moment:%H:%M}" if moment.date() == day.date() else f"{moment:%H:%M on %Y-%m-%d}"
+    time = f"{moment:%H:%M:%S}" if moment.second else f"{moment:%H:%M}"
+    return time if moment.date() == day.date() else f"{time} on {moment:%Y-%m-%d}"

@@ -103,16 +103,6 @@ def read(text: str) -> Rule:
     return rule
 
 
-def is_elapsed(rule: Rule) -> bool:
-    """Whether it repeats by elapsed time: below the day, and in no hours of its own.
-
-    An interval of a day has one: FREQ=HOURLY;INTERVAL=24 is another way to write FREQ=DAILY.
-    """
-    if rule.frequency not in UNIT_S or rule.hours:
-        return False
-    return rule.interval * UNIT_S[rule.frequency] < _DAY_S
-
-
 # Jobs that begin at different times mostly have one of few rules.
 @lru_cache(maxsize=4096)
 def _parts(text: str) -> dict[str, Any]:

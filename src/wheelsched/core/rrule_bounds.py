@@ -13,7 +13,6 @@ from zoneinfo import ZoneInfo
 
 from wheelsched.core import rrule, rrule_calendar
 from wheelsched.core.dst import (
-    ELAPSED,
     instants_of_dates,
     local_of,
     offset_at,
@@ -50,22 +49,17 @@ def stamp_at(instant_s: int, timezone: str) -> str:
 def excluded_by(text: str, timezone: str, gap: DstGap, overlap: DstOverlap) -> tuple[Interval, ...]:
     """What a rule excludes of its own matches; not in order."""
     rule = rrule.read(text)
-    gap, overlap = policy_of(rule, gap, overlap)
+    due = clock(rrule_calendar.pattern_of(rule, timezone), timezone, gap, overlap)
     start_us = _first_us(rule.start, timezone)
     intervals = [(BEGINNING_US, start_us)]
     if rule.until is not None:
         intervals.append((_last_us(rule.until, timezone) + 1, ENDING_US))
     if rule.count is not None:
-        end_us = _end_of_count(rule, timezone, (gap, overlap), start_us)
+        end_us = _end_of_count(rule, timezone, due, start_us)
         intervals.append((end_us, ENDING_US))
     for stamp in rule.excluded:
-        intervals += _instants(stamp, timezone, gap, overlap)
+        intervals += _instants(stamp, timezone, due)
     return tuple(intervals)
-
-
-def policy_of(rule: Rule, gap: DstGap, overlap: DstOverlap) -> tuple[DstGap, DstOverlap]:
-    """The rules for clock changes that a rule follows."""
-    return ELAPSED if rrule.is_elapsed(rule) else (gap, overlap)
 
 
 # A kilobyte each, beside the calendar.
@@ -90,25 +84,23 @@ def _last_us(stamp: Stamp, timezone: str) -> int:
     return timeline(timezone, "shift", "last").resolve(wall_of(stamp.moment))[-1] * SECOND
 
 
-def _instants(stamp: Stamp, timezone: str, gap: DstGap, overlap: DstOverlap) -> list[Interval]:
+def _instants(stamp: Stamp, timezone: str, due: WallClock) -> list[Interval]:
     if stamp.is_date:
         day = stamp.moment.date()
         from_s, until_s = instants_of_dates(timezone, day, day)
         return [(from_s * SECOND, until_s * SECOND)]
     wall_s = wall_of(stamp.moment)
-    found = [wall_s] if stamp.is_utc else timeline(timezone, gap, overlap).resolve(wall_s)
+    found = [wall_s] if stamp.is_utc else due.instants_of(wall_s)
     return [(instant_s * SECOND, (instant_s + 1) * SECOND) for instant_s in found]
 
 
-def _end_of_count(
-    rule: Rule, timezone: str, policy: tuple[DstGap, DstOverlap], start_us: int
-) -> int:
+def _end_of_count(rule: Rule, timezone: str, due: WallClock, start_us: int) -> int:
     """The instant after the last of COUNT due times."""
     assert rule.count is not None
     pattern = rrule_calendar.pattern_of(rule, timezone)
     last_us = None
     if rule.count <= rrule.MAX_DRIFTING_COUNT or rule.count <= _most_due(pattern):
-        last_us = nth_due(clock(pattern, timezone, *policy), start_us, rule.count)
+        last_us = nth_due(due, start_us, rule.count)
     return ENDING_US - 1 if last_us is None else last_us + 1
 
 

@@ -1,15 +1,18 @@
 """Due times of a calendar: wall-clock matches, resolved to UTC stretch by stretch.
 
 Invariant: a second is due exactly when its stretch answers for a match of the calendar, or when
-it ends a gap that holds one. Several matches in one gap are one due time.
+it ends a gap that holds one. Several matches in one gap are one due time. The rules for gaps and
+overlaps do not apply at a change that the calendar runs through: there, a match is due whenever
+the wall clock shows it.
 """
 
 from typing import Final
 
-from wheelsched.core.dst import REACH_S, Stretch, Timeline
+from wheelsched.core.dst import REACH_S, Stretch, Timeline, resolve
 from wheelsched.core.spec import END_S, Calendar
 
 _SECOND_US: Final = 1_000_000
+_HOUR_S: Final = 3_600
 # The jobs of a hot second all ask for one step, and a backlog for a few more. Not many: there
 # may be ten thousand calendars, and each keeps its own.
 _REMEMBERED: Final = 16
@@ -24,7 +27,7 @@ class WallClock:
     def __init__(self, calendar: Calendar, timeline: Timeline) -> None:
         self._calendar = calendar
         self._timeline = timeline
-        self._stretch = Stretch(0, 0, 0, 0, 0, 0)  # of the last step: the next is mostly there
+        self._stretch = Stretch(0, 0, 0, 0, 0, 0, 0)  # of the last step: the next is mostly there
         self._remembered: dict[int, int | None] = {}
 
     def next_after(self, after_us: int) -> int | None:
@@ -44,7 +47,7 @@ class WallClock:
         """The greatest due time < `before_us`."""
         latest_s = min((before_us - 1) // _SECOND_US, END_S - 1)
         while latest_s >= 0:
-            stretch = self._timeline.at(latest_s)
+            stretch = self._stretch_at(latest_s)
             until_s = min(latest_s + stretch.offset_s + 1, stretch.wall_end_s)
             wall_s = self._calendar.last_wall(until_s)
             if wall_s is not None and wall_s >= stretch.wall_s:
@@ -60,7 +63,7 @@ class WallClock:
         end_s = min(until_us // _SECOND_US + 1, END_S)
         total = 0
         while first_s < end_s:
-            stretch = self._timeline.at(first_s)
+            stretch = self._stretch_at(first_s)
             offset_s = stretch.offset_s
             total += self._calendar.count_walls(
                 max(first_s + offset_s, stretch.wall_s), min(end_s + offset_s, stretch.wall_end_s)
@@ -74,24 +77,63 @@ class WallClock:
             first_s = stretch.end_s
         return total
 
+    def instants_of(self, wall_s: int) -> list[int]:
+        """The UTC seconds at which a match of the wall clock is due."""
+        return resolve(self._stretch_at, wall_s)
+
     def _next_second(self, after_s: int) -> int | None:
         if after_s >= END_S:
             return None
         stretch = self._stretch
         if not stretch.start_s <= after_s < stretch.end_s:
-            stretch = self._stretch = self._timeline.at(after_s)
+            stretch = self._stretch = self._stretch_at(after_s)
         from_s = max(after_s + stretch.offset_s + 1, stretch.wall_s)
         while True:
             wall_s = self._calendar.next_wall(from_s - 1)
             if wall_s is not None and wall_s < stretch.wall_end_s:
                 due_s = wall_s - stretch.offset_s
                 return due_s if due_s < END_S else None
-            stretch = self._timeline.at(_resume_after(stretch, from_s, wall_s))
+            stretch = self._stretch_at(_resume_after(stretch, from_s, wall_s))
             if stretch.start_s >= END_S:
                 return None
             if self._gap_holds_a_match(stretch):
                 return stretch.start_s
             from_s = stretch.wall_s
+
+    def _stretch_at(self, utc_s: int) -> Stretch:
+        """The stretch of a UTC second, freed of the rules for changes that are run through."""
+        stretch = self._timeline.at(utc_s)
+        first_s = stretch.start_s + stretch.offset_s
+        if stretch.gap_s < first_s and self._runs_through(stretch.gap_s, first_s):
+            stretch = stretch._replace(gap_s=first_s)
+        if first_s < stretch.wall_s and self._runs_through(first_s, stretch.wall_s):
+            stretch = stretch._replace(wall_s=first_s)
+        last_s = stretch.end_s + stretch.offset_s
+        if stretch.wall_end_s < last_s and self._runs_through(
+            stretch.wall_end_s, stretch.shown_until_s
+        ):
+            stretch = stretch._replace(wall_end_s=last_s)
+        return stretch
+
+    def _runs_through(self, from_s: int, until_s: int) -> bool:
+        """Whether three matches in a row, an hour apart at most, reach past a gap or an overlap.
+
+        The range is of the wall clock. The last match in it and the first after it are two of
+        the three; the third comes before them or after them.
+        """
+        calendar = self._calendar
+        if not calendar.count_walls(from_s, until_s):
+            return False
+        last_s = calendar.last_wall(until_s)
+        assert last_s is not None
+        if not calendar.count_walls(until_s, last_s + _HOUR_S + 1):
+            return False
+        next_s = calendar.next_wall(last_s)
+        assert next_s is not None
+        return (
+            calendar.count_walls(last_s - _HOUR_S, last_s) > 0
+            or calendar.count_walls(next_s + 1, next_s + _HOUR_S + 1) > 0
+        )
 
     def _gap_holds_a_match(self, stretch: Stretch) -> bool:
         wall_start_s = stretch.start_s + stretch.offset_s

@@ -85,7 +85,10 @@ class RetryDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class DstDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What clock changes do to a schedule with explicit hours."""
+    """When to run for a time that a clock change skips or repeats.
+
+    It does not apply to a schedule that runs at least hourly through the change.
+    """
 
     gap: str | None = None
     overlap: str | None = None

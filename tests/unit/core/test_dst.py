@@ -64,7 +64,7 @@ def test_london_falls_back_at_two_and_springs_at_one() -> None:
     ]
 
 
-def test_an_elapsed_schedule_runs_in_both_copies_of_an_hour() -> None:
+def test_an_hourly_schedule_runs_in_both_copies_of_an_hour() -> None:
     assert next_due("30 * * * *", 4, after="2026-11-01T00:00", timezone=NEW_YORK) == [
         "2026-11-01 00:30 -0400",
         "2026-11-01 01:30 -0400",
@@ -73,15 +73,67 @@ def test_an_elapsed_schedule_runs_in_both_copies_of_an_hour() -> None:
     ]
 
 
-def test_an_elapsed_schedule_has_nothing_extra_for_a_gap() -> None:
-    assert next_due("0 */2 * * *", 3, after="2026-03-08T00:00", timezone=NEW_YORK) == [
-        "2026-03-08 04:00 -0400",
-        "2026-03-08 06:00 -0400",
-        "2026-03-08 08:00 -0400",
+def test_an_hourly_schedule_has_nothing_extra_for_a_gap() -> None:
+    assert next_due("30 * * * *", 3, after="2026-03-08T01:00", timezone=NEW_YORK) == [
+        "2026-03-08 01:30 -0500",
+        "2026-03-08 03:30 -0400",
+        "2026-03-08 04:30 -0400",
     ]
 
 
-def test_the_policies_are_for_fixed_schedules_only() -> None:
+@pytest.mark.parametrize(
+    "hours",
+    ["*/2", "0-22/2", "0/2", "0,2,4,6,8,10,12,14,16,18,20,22"],
+)
+def test_spellings_of_the_same_hours_do_the_same_in_a_gap(hours: str) -> None:
+    assert next_due(f"0 {hours} * * *", 3, after="2026-03-08T00:00", timezone=NEW_YORK) == [
+        "2026-03-08 03:00 -0400",
+        "2026-03-08 04:00 -0400",
+        "2026-03-08 06:00 -0400",
+    ]
+
+
+@pytest.mark.parametrize("hours", ["0-6", "*/1", "0,1,2", "1-3"])
+def test_what_runs_within_the_hour_goes_on_through_an_overlap(hours: str) -> None:
+    found = next_due(f"*/30 {hours} * * *", 5, after="2026-11-01T00:30", timezone=NEW_YORK)
+    assert found == [
+        "2026-11-01 01:00 -0400",
+        "2026-11-01 01:30 -0400",
+        "2026-11-01 01:00 -0500",
+        "2026-11-01 01:30 -0500",
+        "2026-11-01 02:00 -0500",
+    ]
+
+
+def test_two_runs_an_hour_apart_are_two_appointments() -> None:
+    assert next_due("30 1,2 * * *", 3, after="2026-11-01T00:00", timezone=NEW_YORK) == [
+        "2026-11-01 01:30 -0400",
+        "2026-11-01 02:30 -0500",
+        "2026-11-02 01:30 -0500",
+    ]
+    assert next_due("30 2,3 * * *", 2, after="2026-03-08T00:00", timezone=NEW_YORK) == [
+        "2026-03-08 03:00 -0400",
+        "2026-03-08 03:30 -0400",
+    ]
+
+
+def test_a_run_is_not_lost_in_a_gap_if_it_is_the_last_of_several() -> None:
+    assert next_due("0 0-2 * * *", 3, after="2026-03-08T00:00", timezone=NEW_YORK) == [
+        "2026-03-08 01:00 -0500",
+        "2026-03-08 03:00 -0400",
+        "2026-03-09 00:00 -0400",
+    ]
+
+
+def test_cron_and_rrule_with_the_same_times_do_the_same() -> None:
+    rule = "DTSTART:20260301T000000 RRULE:FREQ=HOURLY;INTERVAL=2"
+    for after in ("2026-03-07T20:00", "2026-10-31T20:00"):
+        assert next_due(rule, 9, after=after, timezone=NEW_YORK) == next_due(
+            "0 */2 * * *", 9, after=after, timezone=NEW_YORK
+        )
+
+
+def test_the_policies_do_not_apply_to_a_change_that_is_run_through() -> None:
     for overlap in ("first", "last"):
         found = next_due(
             "0 * * * *", 3, after="2026-11-01T00:30", timezone=NEW_YORK, overlap=overlap

@@ -121,12 +121,12 @@ def test_a_one_off_has_one_next_time() -> None:
 def test_a_warning_for_a_gap_and_none_for_the_overlap_it_misses() -> None:
     assert explained("30 2 * * *", "America/New_York").warnings == (
         (
-            "2027-03-14: clocks go forward from 02:00 to 03:00, so that 02:30 does not occur; "
-            "there is one run at 03:00 instead"
+            "2027-03-14: clocks go forward from 02:00 to 03:00, so 02:30 does not occur; "
+            "it runs once at 03:00 instead"
         ),
     )
     skipped = explained("30 2 * * *", "America/New_York", gap="skip").warnings
-    assert skipped[0].endswith("there is no run for it")
+    assert skipped[0].endswith("02:30 does not occur; the next run is at 02:30 on 2027-03-15")
 
 
 @pytest.mark.parametrize(
@@ -139,14 +139,45 @@ def test_a_warning_for_a_gap_and_none_for_the_overlap_it_misses() -> None:
 )
 def test_a_warning_for_an_overlap(overlap: str, says: str) -> None:
     assert explained("30 1 * * *", "America/New_York", overlap=overlap).warnings == (
-        "2027-11-07: clocks go back from 02:00 to 01:00, so that 01:30 occurs twice; " + says,
+        "2027-11-07: clocks go back from 02:00 to 01:00, so 01:30 occurs twice; " + says,
     )
 
 
-def test_an_elapsed_schedule_is_told_of_both_changes() -> None:
-    forward, back = explained("*/15 * * * *", "Europe/London").warnings
-    assert forward.endswith("it repeats by elapsed time and has no run for the gap")
-    assert back.endswith("it repeats by elapsed time and runs in both")
+@pytest.mark.parametrize("schedule", ["*/15 * * * *", "*/15 0-6 * * *"])
+def test_a_schedule_that_runs_through_is_told_of_both_changes(schedule: str) -> None:
+    assert explained(schedule, "Europe/London").warnings == (
+        (
+            "2027-03-28: clocks go forward from 01:00 to 02:00, so its times from 01:00 until "
+            "02:00 do not occur; the next run is at 02:00"
+        ),
+        (
+            "2027-10-31: clocks go back from 02:00 to 01:00, so its times from 01:00 until 02:00 "
+            "occur twice; it runs both times"
+        ),
+    )
+
+
+def test_every_other_hour_is_told_what_becomes_of_its_one_time() -> None:
+    assert explained("0 */2 * * *", "Europe/Berlin").warnings == (
+        (
+            "2027-03-28: clocks go forward from 02:00 to 03:00, so 02:00 does not occur; "
+            "it runs once at 03:00 instead"
+        ),
+        (
+            "2027-10-31: clocks go back from 03:00 to 02:00, so 02:00 occurs twice; "
+            "it runs the first time only"
+        ),
+    )
+
+
+def test_an_hourly_schedule_is_told_when_it_runs_after_a_gap() -> None:
+    warnings = explained("30 * * * *", "Europe/Berlin").warnings
+    assert warnings[0].endswith("so 02:30 does not occur; the next run is at 03:30")
+
+
+def test_a_warning_names_seconds_where_there_are_some() -> None:
+    warnings = explained("15 30 2 * * *", "Europe/Berlin").warnings
+    assert "so 02:30:15 does not occur" in warnings[0]
 
 
 def test_no_warning_where_no_change_touches_it() -> None:
@@ -195,8 +226,8 @@ def test_a_warning_names_the_days_of_a_day_that_never_was() -> None:
     spec = spec_of("30 9 * * *", after=after, timezone="Pacific/Apia")
     warnings = explain(spec, JOB, now_us=us(after, "Pacific/Apia")).warnings
     assert warnings[0] == (
-        "2011-12-30: clocks go forward from 00:00 to 00:00 on 2011-12-31, so that 09:30 does not "
-        "occur; there is one run at 00:00 on 2011-12-31 instead"
+        "2011-12-30: clocks go forward from 00:00 to 00:00 on 2011-12-31, so 09:30 does not "
+        "occur; it runs once at 00:00 on 2011-12-31 instead"
     )
 
 

@@ -170,7 +170,7 @@ def test_it_is_read_on_the_clocks_of_the_zone() -> None:
     assert found == ["2026-03-08 03:00 -0400", "2026-03-09 02:30 -0400"]
 
 
-def test_below_the_hour_it_is_elapsed() -> None:
+def test_an_hourly_rule_runs_in_both_copies_of_an_hour() -> None:
     found = next_due(
         "DTSTART:20261101T013000 RRULE:FREQ=HOURLY",
         3,
