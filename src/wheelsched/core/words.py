@@ -4,31 +4,34 @@ Invariant: the words name everything that decides about due times: the rule, sta
 excluded dates. What clock changes do to it is for `explain`.
 """
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
-from typing import assert_never
+from typing import Final, assert_never
 from zoneinfo import ZoneInfo
 
 from wheelsched.core import cron, rrule
 from wheelsched.core.cron_terms import Choose
-from wheelsched.core.cron_words import WEEKDAYS, cron_words
+from wheelsched.core.cron_words import cron_words
 from wheelsched.core.duration import SECOND
-from wheelsched.core.rrule import Rule, Stamp, Weekday
+from wheelsched.core.rule_words import rule_words
 from wheelsched.core.spec import Spec
+from wheelsched.core.word_lists import joined
 
-_UNITS = {
-    "YEARLY": "year",
-    "MONTHLY": "month",
-    "WEEKLY": "week",
-    "DAILY": "day",
-    "HOURLY": "hour",
-    "MINUTELY": "minute",
-    "SECONDLY": "second",
+_AMOUNT: Final = re.compile("([0-9]+)([a-z]+)")
+_UNITS: Final = {
+    "w": "week",
+    "d": "day",
+    "h": "hour",
+    "m": "minute",
+    "s": "second",
+    "ms": "millisecond",
+    "us": "microsecond",
 }
 
 
 def words(spec: Spec, choose: Choose) -> str:
-    """One sentence without its full stop, such as `At 09:00, only on Monday`."""
+    """One sentence without its full stop, such as `At 09:00 on Monday`."""
     # A rule that begins at the start says so itself, and once is enough.
     return ", ".join(dict.fromkeys([*_kind_words(spec, choose), *_bound_words(spec)]))
 
@@ -36,14 +39,15 @@ def words(spec: Spec, choose: Choose) -> str:
 def _kind_words(spec: Spec, choose: Choose) -> list[str]:
     match spec.kind:
         case "cron":
-            return [cron_words(cron.fill(cron.template(spec.expression), choose))]
+            chosen = cron.choices(cron.template(spec.expression), choose)
+            return [cron_words(cron.calendar(spec.expression, chosen).fields)]
         case "at":
             where = "" if spec.expression.endswith("Z") else f" in {spec.timezone}"
             return [f"Once, at {spec.expression}{where}"]
         case "every":
-            return [f"Every {spec.expression} of elapsed time"]
+            return [f"Every {_duration_words(spec.expression)} of elapsed time"]
         case "rrule":
-            return _rule_words(rrule.read(spec.expression))
+            return rule_words(rrule.read(spec.expression))
         case _:
             assert_never(spec.kind)
 
@@ -54,7 +58,7 @@ def _bound_words(spec: Spec) -> Iterator[str]:
     if spec.end_us is not None:
         yield f"until {_local(spec.end_us, spec.timezone)}"
     if spec.exclude:
-        yield f"except on {', '.join(days.replace('/', ' to ') for days in spec.exclude)}"
+        yield f"except on {joined([days.replace('/', ' to ') for days in spec.exclude])}"
 
 
 def _local(instant_us: int, timezone: str) -> str:
@@ -62,40 +66,9 @@ def _local(instant_us: int, timezone: str) -> str:
     return moment.replace(tzinfo=None).isoformat()
 
 
-def _rule_words(rule: Rule) -> list[str]:
-    unit = _UNITS[rule.frequency]
-    parts = [f"Every {unit}" if rule.interval == 1 else f"Every {rule.interval} {unit}s"]
-    parts += [
-        f"{preposition} {', '.join(map(str, values))}"
-        for preposition, values in (
-            ("in month", rule.months),
-            ("in week", rule.week_numbers),
-            ("on day of the year", rule.year_days),
-            ("on day of the month", rule.month_days),
-            ("on", tuple(map(_weekday_words, rule.weekdays))),
-            ("taking number", rule.positions),
-            ("at hour", rule.hours),
-            ("at minute", rule.minutes),
-            ("at second", rule.seconds),
-        )
-        if values
-    ]
-    parts.append(f"from {_stamp_words(rule.start)} on")
-    if rule.count is not None:
-        parts.append(f"{rule.count} times")
-    if rule.until is not None:
-        parts.append(f"until {_stamp_words(rule.until)}")
-    if rule.excluded:
-        parts.append(f"except at {', '.join(map(_stamp_words, rule.excluded))}")
-    return parts
-
-
-def _stamp_words(stamp: Stamp) -> str:
-    return f"{stamp.moment.isoformat()}{'Z' if stamp.is_utc else ''}"
-
-
-def _weekday_words(day: Weekday) -> str:
-    name = WEEKDAYS[day.weekday]
-    if day.nth is None:
-        return name
-    return f"the last {name}" if day.nth == -1 else f"{name} number {day.nth}"
+def _duration_words(duration: str) -> str:
+    """`5 minutes` of `5m`, and `hour` of `1h`."""
+    amounts = [(int(amount), _UNITS[unit]) for amount, unit in _AMOUNT.findall(duration)]
+    if len(amounts) == 1 and amounts[0][0] == 1:
+        return amounts[0][1]
+    return joined([f"{amount} {unit}{'' if amount == 1 else 's'}" for amount, unit in amounts])

@@ -18,52 +18,95 @@ def explained(
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [
-        ("0 9 * * 1", "At 09:00, only on Monday"),
-        ("0 14 * * 1#1", "At 14:00, on the first Monday of the month"),
-        ("0 0 * 3-4 *", "At 00:00, only in March and April"),
-        ("0 0 * 3-5,9 *", "At 00:00, only in March through May and September"),
-        ("0 0 * * 1-5", "At 00:00, only on Monday through Friday"),
-        ("0 0 * * 6,0", "At 00:00, only on Saturday and Sunday"),
-        ("0 0 * * */2", "At 00:00, only on Tuesday, Thursday, Saturday and Sunday"),
+        ("0 9 * * 1", "At 09:00 on Monday"),
+        ("0 9 * * *", "At 09:00"),
+        ("@daily", "At 00:00"),
+        ("@weekly", "At 00:00 on Sunday"),
+        ("@hourly", "Every hour"),
+        ("* * * * *", "Every minute"),
+        ("1 * * * *", "At 1 minute past every hour"),
+        ("*/15 * * * *", "Every 15 minutes"),
+        ("*/40 * * * *", "At 0 and 40 minutes past every hour"),
+        ("*/7 * * * *", "Every 7 minutes from minute 0 to 56 of every hour"),
+        ("3/5 * * * *", "Every 5 minutes from 00:03 to 23:58"),
+        ("10-20 * * * *", "Every minute from minute 10 to 20 of every hour"),
+        ("*/20,5 * * * *", "At 0, 5, 20 and 40 minutes past every hour"),
+        ("5,*/20 * * * *", "At 0, 5, 20 and 40 minutes past every hour"),
+        ("0 */6,3 * * *", "At 00:00, 03:00, 06:00, 12:00 and 18:00"),
+        ("20 3,*/12 * * *", "At 00:20, 03:20 and 12:20"),
+        ("0,30 9,17 * * *", "At 09:00, 09:30, 17:00 and 17:30"),
+        ("*/5 9,17 * * *", "Every 5 minutes during the hours 09 and 17"),
+        ("*/5 9 * * *", "Every 5 minutes from 09:00 to 09:55"),
+        ("*/5 9-17 * * *", "Every 5 minutes from 09:00 to 17:55"),
+        ("*/5 */2 * * *", "Every 5 minutes during every 2nd hour from 00 to 22"),
+        ("5,6 9-17 * * *", "At 5 and 6 minutes past the hours 09 through 17"),
+        ("0 9-17 * * *", "Every hour from 09:00 to 17:00"),
+        ("0 */2 * * *", "Every 2 hours from 00:00 to 22:00"),
+        ("0 */9 * * *", "At 00:00, 09:00 and 18:00"),
+        ("* * * * * *", "Every second"),
+        ("*/10 * * * * *", "Every 10 seconds"),
+        ("30 * * * * *", "At 30 seconds past every minute"),
+        ("15 30 * * * *", "At 30 minutes and 15 seconds past every hour"),
+        ("15 30 9 * * *", "At 09:30:15"),
+        ("5,7 * 9,17 * * *", "At seconds 5 and 7 of every minute during the hours 09 and 17"),
+        ("* 5 9,10 * * *", "Every second during minute 5 of the hours 09 and 10"),
+        ("0 14 * * 1#1", "At 14:00 on the first Monday of the month"),
+        ("0 0 * 3-4 *", "At 00:00 in March and April"),
+        ("0 0 * 3-5,9 *", "At 00:00 in March through May and September"),
+        ("0 0 * * 1-5", "At 00:00 on Monday through Friday"),
+        ("0 0 * * 6,0", "At 00:00 on Saturday and Sunday"),
+        ("0 0 * * */2", "At 00:00 on Tuesday, Thursday, Saturday and Sunday"),
+        ("0 0 * 3 MON", "At 00:00 on Monday in March"),
         (
             "0 0 */2 * 1",
-            "At 00:00, on every 2nd day from day 1 to 31 of the month, but only on Monday",
+            "At 00:00 on every 2nd day from day 1 to 31 of the month, but only on Monday",
         ),
-        ("0 0 * * 5L,1#2", "At 00:00, on the second Monday and the last Friday of the month"),
-        ("0 0 * * 1#2,3#4", "At 00:00, on the second Monday and the fourth Wednesday of the month"),
+        ("0 0 * * 5L,1#2", "At 00:00 on the second Monday and the last Friday of the month"),
+        ("0 0 * * 1#2,3#4", "At 00:00 on the second Monday and the fourth Wednesday of the month"),
         (
             "0 0 */9 * 5L",
-            (
-                "At 00:00, on every 9th day from day 1 to 28 of the month, "
-                "but only on the last Friday of the month"
-            ),
+            "At 00:00 on every 9th day from day 1 to 28 of the month, but only on the last Friday",
         ),
         (
             "0 0 1,2 * 1#1",
-            "At 00:00, on days 1 and 2 of the month, or on the first Monday of the month",
+            "At 00:00 on days 1 and 2 of the month or on the first Monday of the month",
         ),
-        ("0 0 L * *", "At 00:00, on the last day of the month"),
-        ("0 0 15,L * *", "At 00:00, on day 15 and the last day of the month"),
-        ("0 0 1,10-12,L * *", "At 00:00, on days 1, 10 through 12 and the last day of the month"),
+        ("0 0 L * *", "At 00:00 on the last day of the month"),
+        ("0 0 1 1 *", "At 00:00 on day 1 of January"),
+        ("0 0 15,L * *", "At 00:00 on day 15 and the last day of the month"),
+        ("0 0 1,10-12,L * *", "At 00:00 on days 1, 10 through 12 and the last day of the month"),
         ("0 0 1-31 * 1", "At 00:00"),
         ("0 0 13 * 0-6", "At 00:00"),
-        ("*/40 * * * *", "At 0 and 40 minutes past the hour"),
-        ("*/15 * * * *", "Every 15 minutes"),
-        ("0 */9 * * *", "At 00:00, 09:00 and 18:00"),
-        ("0 0 13 * 5", "At 00:00, on day 13 of the month, or on Friday"),
-        ("0 0 * * 5L", "At 00:00, on the last Friday of the month"),
-        ("every 90m", "Every 1h30m of elapsed time"),
+        ("0 0 13 * 5", "At 00:00 on day 13 of the month or on Friday"),
+        ("0 0 13 3 5", "At 00:00 on day 13 of March or on Friday in March"),
+        ("0 0 * * 5L", "At 00:00 on the last Friday of the month"),
+        ("every 90m", "Every 1 hour and 30 minutes of elapsed time"),
+        ("every 1h", "Every hour of elapsed time"),
         ("2027-01-01T09:00", "Once, at 2027-01-01T09:00:00 in UTC"),
         ("2027-01-01T09:00+01:00", "Once, at 2027-01-01T08:00:00Z"),
         (
             "DTSTART:20261201T090000 RRULE:FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,WE;COUNT=10",
-            "Every 2 weeks, on Monday, Wednesday, from 2026-12-01T09:00:00 on, 10 times",
+            "Every 2 weeks on Monday and Wednesday, from 2026-12-01T09:00:00 on, 10 times",
         ),
         (
             "DTSTART:20261201T090000 RRULE:FREQ=MONTHLY;BYDAY=-1FR,2MO;UNTIL=20270101T000000Z",
             (
-                "Every month, on the last Friday, Monday number 2, from 2026-12-01T09:00:00 on, "
-                "until 2027-01-01T00:00:00Z"
+                "Every month on the last Friday and the second Monday, "
+                "from 2026-12-01T09:00:00 on, until 2027-01-01T00:00:00Z"
+            ),
+        ),
+        (
+            "DTSTART:20261201T090000 RRULE:FREQ=YEARLY;BYMONTH=3,1;BYMONTHDAY=1,-2;BYHOUR=9,17",
+            (
+                "Every year on day 1 and the second to last day of the month "
+                "in January and March at hours 09 and 17, from 2026-12-01T09:00:00 on"
+            ),
+        ),
+        (
+            "DTSTART:20261201T090000 RRULE:FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1,1",
+            (
+                "Every month on Monday, Tuesday, Wednesday, Thursday and Friday, "
+                "only the last and the first of these, from 2026-12-01T09:00:00 on"
             ),
         ),
     ],
@@ -75,8 +118,8 @@ def test_words(schedule: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [
-        ({"cron": "0 9 * * 1"}, "At 09:00, only on Monday"),
-        ({"every": "5m"}, "Every 5m of elapsed time"),
+        ({"cron": "0 9 * * 1"}, "At 09:00 on Monday"),
+        ({"every": "5m"}, "Every 5 minutes of elapsed time"),
         ({"at": "2027-03-01T09:00"}, "Once, at 2027-03-01T09:00:00 in America/New_York"),
         (
             {"rrule": "DTSTART:20260101T090000 RRULE:FREQ=DAILY"},
@@ -92,7 +135,7 @@ def test_the_words_name_start_end_and_excluded_dates(schedule: dict[str, str], w
     }
     assert explained({**schedule, **bounds}, "America/New_York").words == (
         f"{words}, from 2026-12-01T10:00:00 on, until 2027-12-31T23:59:59, "
-        "except on 2026-12-25, 2027-04-01 to 2027-04-05"
+        "except on 2026-12-25 and 2027-04-01 to 2027-04-05"
     )
 
 
@@ -100,7 +143,7 @@ def test_the_words_of_a_rule_name_its_excluded_times_and_its_start_once() -> Non
     rule = "RRULE:FREQ=DAILY EXDATE:20261225T100000,20261226T150000Z"
     assert explained({"rrule": rule, "start": "2026-12-01T10:00"}).words == (
         "Every day, from 2026-12-01T10:00:00 on, "
-        "except at 2026-12-25T10:00:00, 2026-12-26T15:00:00Z"
+        "except at 2026-12-25T10:00:00 and 2026-12-26T15:00:00Z"
     )
 
 
