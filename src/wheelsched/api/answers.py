@@ -9,6 +9,7 @@ from msgspec import convert
 
 from wheelsched.api.drafts import draft_answer
 from wheelsched.core.compile import compile_schedule
+from wheelsched.core.dialects import dialect_warnings
 from wheelsched.core.duration import MILLISECOND, format_duration
 from wheelsched.core.model import Attempt, Draft, Job, JobState, Run, RunKey, format_run_id
 from wheelsched.core.outcome import told
@@ -47,6 +48,7 @@ def job_answer(job: Job | Draft, now_us: int, too_late: Sequence[RunKey] = ()) -
         paused_at=instant_or_none(job.paused_at_us),
         next_run_at=instant_or_none(coming_us),
         too_late=tuple(map(format_run_id, too_late)),
+        warnings=dialect_warnings(job.spec),
         **{name: getattr(written, name) for name in JobDocument.__struct_fields__},
     )
 

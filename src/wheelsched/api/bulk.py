@@ -20,6 +20,7 @@ from wheelsched.api.operation import JSON, NDJSON, Answer, Call, NoQuery, Operat
 from wheelsched.api.problems import problem_of
 from wheelsched.api.surroundings import Surroundings
 from wheelsched.config import ApiConfig
+from wheelsched.core.dialects import dialect_warnings
 from wheelsched.core.egress import EgressRules
 from wheelsched.errors import (
     InvalidDocument,
@@ -120,7 +121,7 @@ class Bulk:
             if not isinstance(judged, Registration)
             else BulkItem(problem=problem_of(refusals[judged.job.job_id]))
             if judged.job.job_id in refusals
-            else BulkItem(job_id=judged.job.job_id)
+            else BulkItem(job_id=judged.job.job_id, warnings=dialect_warnings(judged.job.spec))
             for judged in part
         ]
 

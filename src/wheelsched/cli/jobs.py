@@ -213,6 +213,7 @@ def _shown(job: JobAnswer) -> Output:
             "name": job.name,
             "state": job.state.value,
             "schedule": job.schedule,
+            **{f"warning {number}": text for number, text in enumerate(job.warnings, start=1)},
             "timezone": job.timezone,
             "next run": job.next_run_at,
             "target": f"{target.method} {target.url}",

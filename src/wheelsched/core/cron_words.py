@@ -37,7 +37,7 @@ def cron_words(fields: CronFields) -> str:
 def _day_words(fields: CronFields) -> str:
     months = values_of(fields.months, range(1, 13))
     named = listed(months, lambda month: MONTHS[month - 1]) if len(months) < 12 else ""
-    of_month, of_week = _days_of_month(fields), _days_of_week(fields)
+    of_month, of_week = _days_of_month(fields), days_of_week(fields)
     month = named or "the month"
     in_month = f"in {named}" if named else ""
     of_or_in = f"of {month}" if fields.nth_weekdays else in_month
@@ -64,7 +64,8 @@ def _days_of_month(fields: CronFields) -> str:
     return f"day{'s' if len(days) > 1 else ''} {listed(days, str, last)}"
 
 
-def _days_of_week(fields: CronFields) -> str:
+def days_of_week(fields: CronFields) -> str:
+    """`Monday through Friday`, `the last Friday`; nothing where it is every day."""
     if fields.nth_weekdays:
         # In the order of the month; weekdays of the calendar count from Sunday.
         found = sorted((nth % 7, (day - 1) % 7, nth) for day, nth in fields.nth_weekdays)

@@ -1,7 +1,7 @@
-"""Explain a schedule: its words, its next times, and what coming clock changes do to it.
+"""Explain a schedule: its words, its next times, and what its author should be warned of.
 
-Invariant: there is one warning for each change of the next thirteen months that skips or repeats
-a time of the schedule, and none for any other change; what it says comes from the due times.
+Invariant: there is one warning for each clock change of the next thirteen months that skips or
+repeats a time of the schedule, and none for any other change; it is read off the due times.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ from wheelsched.core.compile import (
     next_wall_of,
 )
 from wheelsched.core.cron_terms import Choose
+from wheelsched.core.dialects import dialect_warnings
 from wheelsched.core.dst import AS_SHOWN, local_of, timeline
 from wheelsched.core.duration import SECOND
 from wheelsched.core.spec import Recurrence, Spec
@@ -61,13 +62,17 @@ class _Change(NamedTuple):
 def explain(
     spec: Spec, job_id: UUID, *, now_us: int, anchor_us: int | None = None, count: int = 5
 ) -> Explanation:
-    """The words of a schedule, its next `count` due times, and a warning for each clock change."""
+    """The words of a schedule, its next `count` due times, and its warnings."""
     choose = cron.hashed_by(job_id.bytes)
     anchor_us = now_us if anchor_us is None else anchor_us
     return Explanation(
         words=words(spec, choose),
         next_times=tuple(_next_times(spec, job_id, anchor_us, now_us, count)),
-        warnings=tuple(_warnings(spec, choose, now_us)),
+        warnings=(
+            *dialect_warnings(spec),
+            *_hash_warnings(spec),
+            *_change_warnings(spec, choose, now_us),
+        ),
     )
 
 
@@ -95,7 +100,12 @@ def _changes(timezone: str, now_s: int) -> Iterator[_Change]:
         before = after
 
 
-def _warnings(spec: Spec, choose: Choose, now_us: int) -> Iterator[str]:
+def _hash_warnings(spec: Spec) -> Iterator[str]:
+    if spec.kind == "cron" and cron.is_hashed(cron.template(spec.expression)):
+        yield "the job's id decides which times H stands for, so another job runs at other times"
+
+
+def _change_warnings(spec: Spec, choose: Choose, now_us: int) -> Iterator[str]:
     next_wall = next_wall_of(spec, choose)
     due = compile_recurrence(spec, choose, 0)
     for change in _changes(spec.timezone, now_us // SECOND):

@@ -46,6 +46,10 @@ SCHEDULE: Final = Meta(
 NAME: Final = Meta(
     description="unique in the tenant", extra_json_schema={"minLength": 1, "maxLength": 255}
 )
+WARNINGS: Final = Meta(
+    description="where the schedule may not mean what its author meant, e.g. because another "
+    "scheduler reads it differently"
+)
 
 Duration = Annotated[str, DURATION]
 
@@ -148,3 +152,4 @@ class JobAnswer(Struct, frozen=True, kw_only=True):
     too_late: Annotated[
         tuple[str, ...], Meta(description="the armed runs that a change may not have reached")
     ] = ()
+    warnings: Annotated[tuple[str, ...], WARNINGS] = ()

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from wheelsched.wire.job import JobAnswer
+from wheelsched.wire.job import WARNINGS, JobAnswer
 from wheelsched.wire.problem import Problem
 
 
@@ -36,6 +36,7 @@ class BulkItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     job_id: UUID | None = None
     problem: Problem | None = None
+    warnings: Annotated[tuple[str, ...], WARNINGS] = ()
 
 
 class BulkAnswer(Struct, frozen=True, kw_only=True):

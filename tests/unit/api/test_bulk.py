@@ -25,6 +25,16 @@ async def test_lines_are_registered_item_by_item(api: Api) -> None:
     assert answer.body["registered"] == 3
 
 
+async def test_each_item_has_its_own_warnings(api: Api) -> None:
+    schedules = ("0 0 */2 * 1", "0 9 * * *")
+    answer = await api.post(
+        "/jobs/bulk", [document(name=schedule, schedule=schedule) for schedule in schedules]
+    )
+    warned, plain = answer.body["items"]
+    assert "Kubernetes" in warned["warnings"][0]
+    assert "warnings" not in plain
+
+
 async def test_what_is_refused_keeps_nothing_else_from_being_registered(api: Api) -> None:
     await api.create(name="taken")
     lines = [

@@ -74,6 +74,18 @@ async def test_a_bad_time_from_now_is_told_with_every_other_mistake(api: Api) ->
     assert set(refused.pointers) == {"/name", "/schedule"}
 
 
+async def test_a_schedule_that_others_read_differently_is_registered_with_a_warning(
+    api: Api,
+) -> None:
+    made = await api.create(schedule="0 0 12 ? * 2-6")
+    assert [warning.split(" here,")[0] for warning in made["warnings"]] == [
+        "day of week 2-6 is Tuesday through Saturday"
+    ]
+    changes = {"schedule": "0 0 12 ? * MON-FRI"}
+    edited = await api.call("PATCH", f"/jobs/{made['job_id']}", changes)
+    assert edited.body["warnings"] == []
+
+
 async def test_a_name_is_taken_once(api: Api) -> None:
     await api.create()
     again = await api.post("/jobs", document())

@@ -43,6 +43,16 @@ async def test_a_preview_writes_nothing(api: Api) -> None:
     assert (await api.get("/jobs")).body["items"] == []
 
 
+async def test_every_schedule_that_is_accepted_has_a_preview(api: Api) -> None:
+    for schedule in ("*/20,5 * * * *", "0 */6,3 * * *", "20 3,*/12 * * *", "RRULE:FREQ=DAILY"):
+        assert (await api.post("/preview", document(schedule=schedule))).body["words"]
+
+
+async def test_a_preview_warns_of_dialects(api: Api) -> None:
+    preview = await api.post("/preview", document(schedule="0 0 */2 * 1", timezone="UTC"))
+    assert ["Kubernetes" in warning for warning in preview.body["warnings"]] == [True]
+
+
 async def explained(api: Api, job_id: object, at: datetime) -> tuple[str, str]:
     written = at.astimezone(UTC).isoformat().replace("+00:00", "Z")
     answer = await api.get(f"/jobs/{job_id}/explain?at={written}")

@@ -1,14 +1,39 @@
 """Jobs as commands name them, against the API itself."""
 
 import asyncio
+from io import StringIO
 from uuid import UUID, uuid4
 
 import pytest
+from rich.console import Console
 from tests.api import Api
 
+from wheelsched.cli.jobs import _shown as shown
 from wheelsched.cli.jobs import find
+from wheelsched.cli.output import Output
 from wheelsched.client import SyncClient
 from wheelsched.errors import NotFound
+
+
+async def test_a_registered_job_is_shown_with_its_warnings(api: Api) -> None:
+    await api.create(name="report", schedule="0 0 12 ? * 2-6")
+    await api.create(name="plain", schedule="0 9 * * *")
+
+    def look() -> list[str]:
+        with SyncClient(api.url, api.token) as client:
+            return [printed(shown(find(client, name))) for name in ("report", "plain")]
+
+    report, plain = await asyncio.to_thread(look)
+    assert "warning 1" in report
+    assert "in Quartz" in report
+    assert "warning" not in plain
+
+
+def printed(output: Output) -> str:
+    console = Console(width=1_000, file=StringIO())
+    console.print(output.text)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
 
 
 async def test_a_job_is_found_by_its_id_or_by_its_name_whatever_that_looks_like(api: Api) -> None:
