@@ -126,10 +126,9 @@ class WallClock:
             return False
         last_s = calendar.last_wall(until_s)
         assert last_s is not None
-        if not calendar.count_walls(until_s, last_s + _HOUR_S + 1):
-            return False
         next_s = calendar.next_wall(last_s)
-        assert next_s is not None
+        if next_s is None or next_s - last_s > _HOUR_S:
+            return False
         return (
             calendar.count_walls(last_s - _HOUR_S, last_s) > 0
             or calendar.count_walls(next_s + 1, next_s + _HOUR_S + 1) > 0
