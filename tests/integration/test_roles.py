@@ -182,7 +182,7 @@ async def test_a_restore_without_roles_is_repaired(server: str, administration: 
     await in_database.close()
     for role in ("shard", "api", "owner"):
         with pytest.raises(SchemaTooOld, match=f"no role wheelsched_{role}; run `wheelsched db mi"):
-            await Database.open(StoreConfig(url=url, role=role))  # type: ignore[arg-type]
+            await Database.open(StoreConfig(url=url, role=role))
     assert await migrate_database(url) == []
     assert await rights(url) == before
     for role in ("shard", "api"):

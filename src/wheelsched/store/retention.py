@@ -5,7 +5,7 @@ stay until the run is past every retention. Any number of processes may do this 
 may be cut short anywhere.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import date
 from uuid import UUID
@@ -109,9 +109,10 @@ async def _days_to_drop(connection: Connection, settings: Settings) -> list[date
 
 async def _keep_dead(connection: Connection, day: date) -> None:
     """Moves the dead runs of a day to where they outlive it."""
-    after: Sequence[object] | None = BEFORE_ALL
+    after: Iterable[object] | None = BEFORE_ALL
     while after is not None:
-        after = await connection.fetchrow(QUERIES["keep_dead"], day, *after, BATCH)
+        last = await connection.fetchrow(QUERIES["keep_dead"], day, *after, BATCH)
+        after = None if last is None else last.values()
 
 
 async def _in_pages(connection: Connection, forget: str, days: int) -> None:
