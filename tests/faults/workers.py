@@ -6,6 +6,7 @@ from tests.faults.world import World
 
 SECOND_US = 1_000_000
 TIMEOUT_US = 2 * SECOND_US
+MOST_LATE_US = 10 * SECOND_US  # on a machine that is busy; behind a breaker it was a minute
 MOST_BYTES = 400 << 20  # of a shard, whatever it is sent
 
 
@@ -28,15 +29,33 @@ def bad_tempered(temper: str) -> Strike:
     return strike
 
 
+async def fail_beside(world: World) -> None:
+    """Three handlers fail, and the other jobs of the same worker stay on time."""
+    url = world.worker.url
+    failing = every_second(f"{url}/refuse", timeout_us=TIMEOUT_US, max_attempts=4)
+    await world.clients.create_all({f"failing-{n}": failing for n in range(3)})
+    await world.worker.until_received("/refuse", 40)  # more than open their breakers
+    due_us = now_us() + 3 * SECOND_US
+    healthy = {f"once-healthy-{n}": once_at(due_us, f"{url}/ok?beside") for n in range(12)}
+    await world.clients.create_all(healthy)
+    await world.worker.until_received("/ok?beside", len(healthy))
+    late_us = now_us() - due_us
+    world.require(late_us < MOST_LATE_US, f"healthy jobs were {late_us // 1_000} ms late")
+    world.remarks.append(f"the last healthy job was seen {late_us // 1_000} ms after its time")
+
+
 SCENARIOS = [
-    Scenario(name=f"a worker that {words}", strike=bad_tempered(temper))
-    for temper, words in (
-        ("hang", "hangs"),
-        ("drip", "drips a byte a second"),
-        ("reset", "resets"),
-        ("flood", "floods: 10 GB"),
-        ("redirect", "redirects"),
-        ("garbage", "talks nonsense"),
-        ("refuse", "refuses: 503"),
-    )
+    Scenario(name="a handler that fails beside healthy ones", strike=fail_beside),
+    *(
+        Scenario(name=f"a worker that {words}", strike=bad_tempered(temper))
+        for temper, words in (
+            ("hang", "hangs"),
+            ("drip", "drips a byte a second"),
+            ("reset", "resets"),
+            ("flood", "floods: 10 GB"),
+            ("redirect", "redirects"),
+            ("garbage", "talks nonsense"),
+            ("refuse", "refuses: 503"),
+        )
+    ),
 ]

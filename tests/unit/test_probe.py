@@ -58,3 +58,9 @@ async def test_metrics_come_as_plain_text_unless_openmetrics_is_asked_for(
     answer = await client.get("/metrics", headers=wanted)
     assert answer.content_type == "application/openmetrics-text"
     assert (await answer.text()).endswith("# EOF\n")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+async def test_a_callback_is_refused(client: TestClient[Request, Application], path: str) -> None:
+    answer = await client.get(path, headers={"webhook-id": "1"})
+    assert answer.status == 403

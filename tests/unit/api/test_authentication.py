@@ -1,4 +1,5 @@
-from tests.api import Api, document, serve
+import pytest
+from tests.api import PROBES, Api, document, serve
 
 from wheelsched.testing import MemoryStore
 
@@ -73,10 +74,15 @@ async def test_programs_of_this_machine_need_no_token_where_that_is_configured()
         assert (await api.post("/jobs", document(), token=None)).status == 201
         assert (await api.get("/tenants", token=None)).status == 200
         assert (await api.get("/jobs", token="wst_wrong")).status == 401
+        for site in ("same-origin", "none"):
+            own = {"Sec-Fetch-Site": site}
+            assert (await api.get("/jobs", token=None, headers=own)).status == 200
         for headers in (
             {"Origin": "https://evil.example"},
             {"Origin": "http://[::1"},
             {"Origin": "null"},
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
             {"X-Forwarded-For": "203.0.113.9"},
             {"Forwarded": "for=203.0.113.9"},
             {"Host": "evil.example:8420"},
@@ -104,3 +110,15 @@ async def test_the_quota_of_jobs_is_the_tenants(api: Api) -> None:
     assert (await api.post("/jobs", document(), token="wst_small")).status == 201
     refused = await api.post("/jobs", document(name="second"), token="wst_small")
     assert (refused.status, refused.body["type"]) == (403, "urn:wheelsched:problem:quota-exceeded")
+
+
+@pytest.mark.parametrize("header", ["webhook-id", "Webhook-Signature", "Wheelsched-Run-Id"])
+@pytest.mark.parametrize("path", ["/jobs", "/tenants", "/nothing", *PROBES])
+async def test_a_callback_is_refused_with_and_without_a_token(
+    api: Api, path: str, header: str
+) -> None:
+    for token in (api.token, None):
+        refused = await api.get(path, token=token, headers={header: "1"})
+        assert refused.status == 403
+        assert refused.body["type"] == "urn:wheelsched:problem:callback-refused"
+        assert "must not call wheelsched itself" in refused.body["detail"]

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from msgspec.structs import replace
 from tests.api import Api, machine_us
 
 from wheelsched.core.model import BreakerKind, RunKey, format_run_id
@@ -32,15 +33,15 @@ async def come_due(key: RunKey) -> None:
 
 
 def breaker(key: RunKey, tenant_id: UUID, /, **changes: Any) -> OpenBreaker:
-    shown = {
-        "kind": BreakerKind.ORIGIN,
-        "tenant_id": tenant_id,
-        "target": ORIGIN,
-        "opened_at_us": key.due_us,
-        "next_probe_at_us": key.due_us + SECOND_US,
-        "error": "no connection to the worker",
-    }
-    return OpenBreaker(**(shown | changes))
+    shown = OpenBreaker(
+        kind=BreakerKind.ORIGIN,
+        tenant_id=tenant_id,
+        target=ORIGIN,
+        opened_at_us=key.due_us,
+        next_probe_at_us=key.due_us + SECOND_US,
+        error="no connection to the worker",
+    )
+    return replace(shown, **changes)
 
 
 @pytest.mark.parametrize(

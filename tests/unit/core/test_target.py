@@ -1,7 +1,8 @@
 import pytest
+from msgspec.structs import replace
 from yarl import URL
 
-from wheelsched.core.egress import LOOPBACK, read_rules
+from wheelsched.core.egress import LOOPBACK, OwnListener, read_listener, read_rules
 from wheelsched.core.target import (
     MAX_HEADERS,
     METHODS,
@@ -202,3 +203,40 @@ def test_too_many_headers_are_refused_and_so_is_one_that_is_there_twice() -> Non
         check_headers({f"x-{number}": "a" for number in range(MAX_HEADERS + 1)})
     with pytest.raises(InvalidHeader, match="twice"):
         check_headers({"x-team": "a", "X-Team": "b"})
+
+
+OWN = replace(read_rules([*LOOPBACK]), own=(OwnListener("127.0.0.1", 8420),))
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "LocalHost.", "a.localhost", "[::ffff:127.0.0.1]"]
+)
+def test_a_listener_of_our_own_is_no_target(host: str) -> None:
+    with pytest.raises(TargetForbidden, match="wheelsched itself listens on"):
+        check_url(f"http://{host}:8420/api/v1/tokens", OWN)
+    assert check_url(f"http://{host}:8421/", OWN).port == 8421
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "[::1]", "localhost"])
+def test_a_listener_on_every_address_is_no_target_on_loopback(host: str) -> None:
+    rules = replace(OWN, own=(OwnListener(None, 8420),))
+    with pytest.raises(TargetForbidden):
+        check_url(f"http://{host}:8420/", rules)
+
+
+@pytest.mark.parametrize(
+    ("url", "listener"),
+    [
+        ("http://127.0.0.1:9100", OwnListener("127.0.0.1", 9100)),
+        ("http://[::1]:9100", OwnListener("::1", 9100)),
+        ("http://0.0.0.0:9100", OwnListener(None, 9100)),
+        ("http://shard-1.internal:9100", None),
+        ("host:1", None),
+        ("http://[", None),
+        ("http://10.0.0.1:99999", None),
+    ],
+)
+def test_where_a_shard_shows_itself_is_read_from_its_address(
+    url: str, listener: OwnListener | None
+) -> None:
+    assert read_listener(url) == listener

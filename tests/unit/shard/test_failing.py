@@ -31,8 +31,8 @@ def queue() -> Queue:
     return FairQueue(CONFIG, lambda _: 1)
 
 
-def put(queue: Queue, subject: str, count: int = 1, **fields: int) -> list[Parcel]:
-    batches = [Parcel(HERE, subject=subject, **fields) for _ in range(count)]
+def put(queue: Queue, subject: str, count: int = 1, priority: int = 0) -> list[Parcel]:
+    batches = [Parcel(HERE, subject=subject, priority=priority) for _ in range(count)]
     assert all(map(queue.put, batches))
     return batches
 
