@@ -16,7 +16,8 @@ or that the late lane brings, waits instead: catching up a hundred missed runs u
 otherwise fire one and skip the rest, and a backfill under `cancel` would kill on-time work.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
+from itertools import islice
 from typing import Final, TypeAlias, assert_never
 
 from msgspec import Struct
@@ -53,7 +54,7 @@ def decide(
     *,
     trigger: Trigger,
     lane: Lane,
-    live: Sequence[RunKey],
+    live: Collection[RunKey],
     ahead: int,
 ) -> Decision:
     """Decide about an armed run whose time has come.
@@ -74,6 +75,6 @@ def decide(
             return Queue() if ahead < MAX_QUEUED else Skip(reason=SkipReason.QUEUE_FULL)
         case OnOverlap.CANCEL:
             surplus = max(len(live) - policy.limit + 1, 0)
-            return Fire(cancel=tuple(live[:surplus]))
+            return Fire(cancel=tuple(islice(live, surplus)))
         case never:
             assert_never(never)

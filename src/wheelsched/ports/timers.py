@@ -98,8 +98,14 @@ class TimerStore(Protocol):
     async def load(self, partitions: Collection[int], until_us: int) -> Horizon:
         """The timers and retries of the partitions up to an instant."""
 
-    async def reload(self, job_ids: Collection[UUID], until_us: int) -> Horizon:
-        """The timers and retries of these jobs up to an instant."""
+    async def reload(
+        self,
+        job_ids: Collection[UUID],
+        until_us: int,
+        retries_since_us: Mapping[UUID, int] | None = None,
+    ) -> Horizon:
+        """The timers and retries of these jobs up to an instant; of the jobs that are given with
+        another one, only the retries after that."""
 
     async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
         """The definitions of these jobs, without those that are gone."""

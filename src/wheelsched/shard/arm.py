@@ -53,7 +53,7 @@ class Outlets(Struct, frozen=True):
 
     fire: Callable[[ArmedRun], None]
     reload: Callable[[UUID], None]  # a job whose timer is not where we thought
-    look_again: Callable[[UUID], None]  # a job of which a run is not as we thought
+    look_again: Callable[[Collection[RunKey]], None]  # runs that are not as we thought
     ending: Callable[[UUID], None]  # jobs without a further due time
     settle: Callable[[Ruling], None]
 
@@ -351,16 +351,18 @@ class Arm:
         sent = Claims(self._context)
         runs = await sent.arm_retries(claims)
         won = {run.key for run in runs}
-        for claim in claims:
-            if claim.key not in won and claim.key not in sent.refused:
-                self._outlets.reload(claim.key.job_id)
-                self._outlets.look_again(claim.key.job_id)
+        lost = {claim.key for claim in claims} - won - sent.refused
+        for job_id in {key.job_id for key in lost}:
+            self._outlets.reload(job_id)
+        self._outlets.look_again(lost)
         jobs = await self._preparation.read_jobs({run.job_id for run in runs})
         by_id = {job.job_id: job for job in jobs}
         times_us = {claim.key: claim.retry_at_us for claim in claims}
-        for run in runs:
-            assert run.token
-            if run.job_id in by_id and run.key not in given_up:
-                self._prepare(by_id[run.job_id], run, run.token, times_us[run.key])
-            else:  # deleted, or given up, while an attempt was under way: there is no other
-                self._outlets.settle(Ruling(key=run.key, token=run.token, state=RunState.CANCELLED))
+        async for portion in in_portions(self._context.clock, runs, TURN):
+            for run in portion:
+                assert run.token
+                if run.job_id in by_id and run.key not in given_up:
+                    self._prepare(by_id[run.job_id], run, run.token, times_us[run.key])
+                else:  # deleted, or given up, while an attempt was under way: there is no other
+                    cancelled = Ruling(key=run.key, token=run.token, state=RunState.CANCELLED)
+                    self._outlets.settle(cancelled)

@@ -53,7 +53,7 @@ class ArmedRun(Struct, eq=False, kw_only=True, gc=False):
     priority: int
     prepared: Prepared
     is_followed: bool = False  # its job is due again soon after it
-    is_doubtful: bool = False  # its job has changed: look again before it is sent
+    vouched: int = 0  # up to which change of its job it is known to be as it should, see `Doubts`
     is_held: bool = False  # its time has come, and it waits for that look
     is_withdrawn: bool = False  # it is not sent any more
     started_us: int | None = None  # when it went to the socket

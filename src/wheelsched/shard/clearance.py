@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from wheelsched.core import overlap
-from wheelsched.core.model import Lane, RunState, SkipReason, Trigger
+from wheelsched.core.model import Lane, RunKey, RunState, SkipReason, Trigger
 from wheelsched.core.partition import partition_of
 from wheelsched.core.policy import OnMisfire
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.context import Context
 from wheelsched.shard.reports import Ruling
-from wheelsched.shard.unfinished import LiveRun
 
 
 class Clearance:
@@ -49,18 +48,17 @@ class Clearance:
         if not run.is_first or unfinished.is_idle(run.key.job_id):
             unfinished.begin(run)
             return True
-        live = unfinished.live_of(run.key.job_id)
         decision = overlap.decide(
             run.rules.overlap,
             trigger=run.trigger,
             lane=run.lane,
-            live=[other.key for other in live],
+            live=unfinished.live_keys(run.key.job_id),
             ahead=unfinished.waiting_ahead_of(run),
         )
         match decision:
             case overlap.Fire():
-                for other in live[: len(decision.cancel)]:
-                    self._cancel(other)
+                for key in decision.cancel:
+                    self._cancel(key)
                 unfinished.begin(run)
                 return True
             case overlap.Queue():
@@ -103,18 +101,20 @@ class Clearance:
             Ruling(key=run.key, token=run.token, state=RunState.SKIPPED, skip_reason=reason)
         )
 
-    def _cancel(self, live: LiveRun) -> None:
+    def _cancel(self, key: RunKey) -> None:
         """Ends a live run in favour of a later one. What its worker still says is not heard, and
         its next attempt, which may be claimed already, is not sent."""
-        unfinished, token = self._context.unfinished, live.token
+        unfinished = self._context.unfinished
+        live = unfinished.find(key)
+        assert live is not None
+        token = live.token
         if live.armed is not None:
             live.armed.is_withdrawn = True
-        for run in unfinished.armed_of(live.key.job_id):
-            if run.key == live.key:
-                unfinished.forget([run])
-                token = run.token
-        unfinished.end(live.key, live.token)
-        self._settle(Ruling(key=live.key, token=token, state=RunState.CANCELLED))
+        if (armed := unfinished.find_armed(key)) is not None:
+            unfinished.forget([armed])
+            token = armed.token
+        unfinished.end(key, live.token)
+        self._settle(Ruling(key=key, token=token, state=RunState.CANCELLED))
 
 
 def _is_in_grace(run: ArmedRun, now_us: int) -> bool:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from wheelsched.clock import DatabaseClock
 from wheelsched.config import ShardConfig
 from wheelsched.ports import Clock, Stores
-from wheelsched.shard.freshness import Changes
+from wheelsched.shard.freshness import Changes, Doubts
 from wheelsched.shard.gate import Gate
 from wheelsched.shard.patience import Patience
 from wheelsched.shard.tenure import Tenure
@@ -32,3 +32,4 @@ class Context(Struct, frozen=True, eq=False, kw_only=True):
     config: ShardConfig
     arming: Gate  # passed while a claim is under way
     changes: Changes  # that were heard of meanwhile
+    doubts: Doubts  # about jobs that have changed

@@ -128,16 +128,15 @@ class Fire:
             self._timetable.add(run)
         self.pump()
 
-    def doubt(self, job_id: UUID) -> None:
-        """A job has changed: nothing of it is sent before it was looked at again."""
-        for run in self._unsent(job_id):
-            run.is_doubtful = True
-
     def clear(self, run: ArmedRun) -> None:
-        """A run is as it was: it goes out at its time, or now if it was held back for this."""
-        run.is_doubtful = False
+        """A run is as it was: it goes out at its time, or now if it was held back for this.
+
+        A change that was heard of while a run was held back came too late for it: if every change
+        held it back once more, a job that changes all the time would never run.
+        """
         if not run.is_held:
             return
+        run.vouched = self._context.doubts.latest
         run.is_held = False
         live = self._context.unfinished.find(run.key)
         if live is not None and live.armed is run:  # decided about before it was held
@@ -151,6 +150,8 @@ class Fire:
     def replace(self, old: ArmedRun, new: ArmedRun) -> None:
         """Puts an attempt that was prepared anew in the place of one that was not sent."""
         new.is_followed = old.is_followed
+        if old.is_held:
+            new.vouched = self._context.doubts.latest
         self._context.unfinished.forget([old])
         if not new.is_first:  # it is live between its attempts too
             self._context.unfinished.pause(old.key)
@@ -214,16 +215,25 @@ class Fire:
 
     def _certain(self, runs: Sequence[ArmedRun], *, is_fresh: bool) -> list[ArmedRun]:
         """Those that may go out without another look. The others are held until it was taken."""
-        suspect = [run for run in runs if run.is_withdrawn or run.is_doubtful]
-        if is_fresh and not suspect:
+        if is_fresh and not self._is_any_suspect(runs):
             return list(runs)
         runs = [run for run in runs if not run.is_withdrawn]
-        doubtful = [run for run in runs if run.is_doubtful] if is_fresh else runs
+        doubts = self._context.doubts
+        doubtful = [
+            run for run in runs if not is_fresh or doubts.concern(run.key.job_id, run.vouched)
+        ]
         for run in doubtful:
             run.is_held = True
         if doubtful:
             self._recheck(doubtful)
         return [run for run in runs if not run.is_held]
+
+    def _is_any_suspect(self, runs: Sequence[ArmedRun]) -> bool:
+        """Whether one of them was withdrawn, or its job has changed: hardly ever has any."""
+        doubts = self._context.doubts
+        if doubts.jobs and any(doubts.concern(run.key.job_id, run.vouched) for run in runs):
+            return True
+        return bool([run for run in runs if run.is_withdrawn])
 
     def _enqueue(self, runs: Sequence[ArmedRun]) -> None:
         """Decides about runs whose time has come, and queues those that may go."""
@@ -301,10 +311,7 @@ class Fire:
 
     def _begin(self, batch: Batch) -> bool:
         """Whether all of it is still to be sent, now that there is a connection."""
-        for run in batch.runs:
-            if run.is_withdrawn or run.is_doubtful:
-                return False
-        if not self._context.tenure.is_trusted:
+        if self._is_any_suspect(batch.runs) or not self._context.tenure.is_trusted:
             return False
         started_us = self._context.clock.now_us()
         for run in batch.runs:
@@ -362,12 +369,6 @@ class Fire:
             first += count
             if runs := [run for run in alike if not run.is_withdrawn]:
                 self._settle(Report(runs=runs, outcome=outcome, finished_us=now_us))
-
-    def _unsent(self, job_id: UUID) -> list[ArmedRun]:
-        unfinished = self._context.unfinished
-        queued = [live.armed for live in unfinished.live_of(job_id) if live.armed]
-        armed = unfinished.armed_of(job_id)
-        return [run for run in (*armed, *queued) if run.started_us is None]
 
 
 def _alike(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, int]]:

@@ -33,6 +33,33 @@ class Freshness:
         return due_us - NOTICE_US <= self.confirmed_us
 
 
+class Doubts:
+    """The jobs that have changed and were not read again since.
+
+    Changes are numbered. A run that was read, or claimed, after its job had changed is vouched for
+    up to the latest change of that moment. So a change is noted once, and nothing is written to the
+    runs of its job, of which there may be a hundred thousand.
+    """
+
+    def __init__(self) -> None:
+        self.latest = 0  # the number of the latest change of any job
+        self.jobs: dict[UUID, int] = {}  # with the number of the latest change of each
+
+    def changed(self, job_id: UUID) -> None:
+        """Nothing of a job is sent before it was read again."""
+        self.latest += 1
+        self.jobs[job_id] = self.latest
+
+    def concern(self, job_id: UUID, vouched: int) -> bool:
+        """Whether a run of the job, vouched for up to a number, is to be read again."""
+        return vouched < self.jobs.get(job_id, 0)
+
+    def resolve(self, job_id: UUID, number: int) -> None:
+        """Every run of a job is vouched for up to a number; unless it changed since, that is it."""
+        if self.jobs.get(job_id) == number:
+            del self.jobs[job_id]
+
+
 class Changes:
     """The jobs that were told to have changed while runs of them were being claimed.
 

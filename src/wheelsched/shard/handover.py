@@ -16,7 +16,7 @@ from wheelsched.core.partition import partition_of
 from wheelsched.core.policy import OnOverlap
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.context import Context
-from wheelsched.shard.portions import in_portions
+from wheelsched.shard.portions import PORTION, in_portions
 from wheelsched.shard.settle import Settle
 
 log = structlog.get_logger("wheelsched.shard")
@@ -71,8 +71,20 @@ class HandOver:
         async for job_ids in in_portions(self._context.clock, self._context.unfinished.job_ids()):
             for job_id in job_ids:
                 if partition_of(job_id) in partitions:
+                    await self._forget_crowd(job_id)
                     self._let_go_of(job_id, until_us, carried)
         return list(carried.values())
+
+    async def _forget_crowd(self, job_id: UUID) -> None:
+        """Of a job with very many armed runs, which wait for others of it, forgets them in small
+        portions. Whatever is sent meanwhile is met afterwards."""
+        unfinished = self._context.unfinished
+        if unfinished.armed_count <= PORTION or unfinished.is_idle(job_id):
+            return
+        armed = unfinished.armed_of(job_id)
+        if len(armed) > PORTION:
+            async for portion in in_portions(self._context.clock, armed):
+                unfinished.forget(run for run in portion if unfinished.find_armed(run.key) is run)
 
     def _let_go_of(self, job_id: UUID, until_us: int, carried: dict[RunKey, ArmedRun]) -> None:
         unfinished = self._context.unfinished

@@ -23,6 +23,7 @@ Reminder = int | Retry  # a due time of the job, or a further attempt of one of 
 class LeftJob(Struct, eq=False):
     """A job with runs that were left behind."""
 
+    job_id: UUID
     keys: list[RunKey]
     partition: int
     is_whole: bool = False  # all of its runs were noted
@@ -60,7 +61,7 @@ class LeftBehind:
         self._known.add(key)
         job = self._jobs.get(key.job_id)
         if job is None:
-            self._jobs[key.job_id] = LeftJob([key], partition)
+            self._jobs[key.job_id] = LeftJob(key.job_id, [key], partition)
         else:
             job.keys.append(key)
 
@@ -82,32 +83,34 @@ class LeftBehind:
         job.reminders.add(reminder)
         return True
 
-    def take_wanted(self, most: int) -> list[RunKey]:
-        """About so many runs, of jobs that somebody wants: all runs of each."""
-        taken: list[RunKey] = []
-        while self._wanted and len(taken) < most:
+    def take_wanted(self, most: int) -> list[LeftJob]:
+        """Jobs that somebody wants, with about so many runs: all runs of each."""
+        taken: list[LeftJob] = []
+        while self._wanted and _count(taken) < most:
             taken += self._take(self._wanted.popleft())
         if not self._wanted:
             self.has_wanted.clear()
         return taken
 
-    def take_earliest(self, most: int) -> list[RunKey]:
-        """About so many runs, of the jobs that have waited longest: all runs of each."""
-        taken: list[RunKey] = []
-        while self._earliest and len(taken) < most:
+    def take_earliest(self, most: int) -> list[LeftJob]:
+        """The jobs that have waited longest, with about so many runs: all runs of each."""
+        taken: list[LeftJob] = []
+        while self._earliest and _count(taken) < most:
             taken += self._take(heappop(self._earliest)[1])
         if not self._earliest:
             self.has_any.clear()
         return taken
 
-    def taken_up(self, keys: Iterable[RunKey]) -> list[tuple[UUID, Reminder]]:
-        """Forgets jobs that were taken, and gives what was wanted of them meanwhile."""
-        reminders: list[tuple[UUID, Reminder]] = []
-        for key in keys:
-            if (job := self._jobs.pop(key.job_id, None)) is not None:
-                self._known.difference_update(job.keys)
-                reminders += [(key.job_id, reminder) for reminder in job.reminders]
-        return reminders
+    def taken_up(self, job: LeftJob) -> Collection[Reminder]:
+        """Forgets a job that was taken, and gives what was wanted of it meanwhile.
+
+        Unless it was given up meanwhile, and perhaps gained again: then it is another's to take.
+        """
+        if self._jobs.get(job.job_id) is not job:
+            return ()
+        del self._jobs[job.job_id]
+        self._known.difference_update(job.keys)
+        return job.reminders
 
     async def forget(self, clock: Clock, partitions: Collection[int]) -> None:
         """Forgets the jobs of partitions that are ours no more: they are left as they are."""
@@ -117,9 +120,13 @@ class LeftBehind:
                     self._known.difference_update(job.keys)
                     self._jobs.pop(job_id, None)
 
-    def _take(self, job_id: UUID) -> list[RunKey]:
+    def _take(self, job_id: UUID) -> list[LeftJob]:
         job = self._jobs.get(job_id)
         if job is None or job.is_taken or not job.is_whole:
             return []  # taken before, or given up and perhaps about to be ours again
         job.is_taken = True
-        return job.keys
+        return [job]
+
+
+def _count(jobs: Iterable[LeftJob]) -> int:
+    return sum(len(job.keys) for job in jobs)

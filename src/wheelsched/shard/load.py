@@ -6,18 +6,23 @@ what is known changes nothing.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from uuid import UUID
 
 from msgspec import Struct
 
-from wheelsched.ports import NEVER_US, Horizon
+from wheelsched.core.duration import MILLISECOND, SECOND
+from wheelsched.ports import NEVER_US, Horizon, Retry
 from wheelsched.shard.context import Context
 from wheelsched.shard.due_times import DueTimes
 from wheelsched.shard.retries import Retries
 
 STRETCH = 2_000  # timers put into the wheel in one turn of the loop
 CROWDED_NS = 1_000_000_000  # how long a refresh waits for a crowd before it looks again
+LONG_US = 20 * MILLISECOND
+CROWD = 1_000  # waiting runs of one job
+COMMIT_US = 30 * SECOND  # from the instant in a change to when everybody sees it, at most
 MOST_ASKED = 10_000  # jobs read one by one; beyond that everything is read again
 
 
@@ -41,6 +46,7 @@ class Load:
         self._outlets = outlets
         self._asked: set[UUID] = set()
         self._is_everything_asked = False
+        self._crowds: dict[UUID, int] = {}  # jobs with very many retries: from when on to read them
         self._woken = asyncio.Event()
         self._alarm = context.machine.alarm(self._refresh)
         self._refresh_by_ns = 0
@@ -65,10 +71,11 @@ class Load:
                 if self._is_everything_asked or len(self._asked) > MOST_ASKED:
                     self._is_everything_asked = False
                     self._asked.clear()
+                    self._crowds.clear()
                     await self.load(self._context.tenure.partitions)
                 elif self._asked:
                     asked, self._asked = self._asked, set()
-                    await self._reload(asked)
+                    await self._reload_and_rest(asked)
         finally:
             self._alarm.close()
 
@@ -76,13 +83,17 @@ class Load:
         """Reads the horizon of some partitions."""
         if not partitions:
             return
-        started_us = self._context.tenure.now_us()
-        with self._due_times.loading():
+        started_us, began_us = self._context.tenure.now_us(), self._context.clock.now_us()
+        being_claimed = self._context.unfinished.being_claimed()
+        with self._due_times.loading(), self._retries.loading(being_claimed) as still_waiting:
             horizon = await self._context.patience.insist(
                 "horizon.load",
                 lambda: self._context.stores.timers.load(partitions, self._horizon_us()),
             )
             await self._put(horizon)
+            await self._put_retries(horizon, still_waiting)
+        self._outlets.loaded()
+        self._note_crowds(horizon, began_us)
         now_us = self._context.tenure.now_us()
         self._context.vitals.store.loads.observe(now_us - started_us, len(horizon))
         self._context.vitals.store.refreshed_at_us = now_us
@@ -104,14 +115,28 @@ class Load:
     def _horizon_us(self) -> int:
         return self._context.clock.now_us() + self._context.config.horizon_us
 
+    async def _reload_and_rest(self, job_ids: Collection[UUID]) -> None:
+        """After a long one rests as long: hints may come faster than what they tell of is read."""
+        began_us = self._context.tenure.now_us()
+        await self._reload(job_ids)
+        took_us = self._context.tenure.now_us() - began_us
+        if took_us > LONG_US:
+            await self._context.clock.sleep(took_us * 1_000)
+
     async def _reload(self, job_ids: Collection[UUID]) -> None:
         ours = [job_id for job_id in job_ids if self._context.tenure.may_arm(job_id)]
         if not ours:
             return
-        with self._due_times.loading() as moved:
+        began_us = self._context.clock.now_us()
+        since_us = {job_id: self._crowds[job_id] for job_id in ours if job_id in self._crowds}
+        being_claimed = self._context.unfinished.being_claimed()
+        with (
+            self._due_times.loading() as moved,
+            self._retries.loading(being_claimed) as still_waiting,
+        ):
             horizon = await self._context.patience.insist(
                 "horizon.load",
-                lambda: self._context.stores.timers.reload(ours, self._horizon_us()),
+                lambda: self._context.stores.timers.reload(ours, self._horizon_us(), since_us),
             )
             dues_us = {horizon.job_id(place): due_us for place, due_us in enumerate(horizon.due_us)}
             for job_id in [job_id for job_id in ours if job_id not in moved]:
@@ -120,9 +145,23 @@ class Load:
                 self._due_times.move(job_id, None if due_us == NEVER_US else due_us)
                 if due_us == NEVER_US:
                     self._outlets.ending(job_id)
+            await self._put_retries(horizon, still_waiting)
         self._context.vitals.hints.reloads += len(ours)
-        self._put_retries(horizon)
+        self._note_crowds(horizon, began_us)
         self._outlets.loaded()
+
+    def _note_crowds(self, horizon: Horizon, began_us: int) -> None:
+        """Remembers of which jobs so many runs wait that those are not read again at every hint.
+
+        Whatever a hint tells of is to be tried after the change that it tells of: what was to be
+        tried long before the latest load is known by that, and the next refresh reads all of it.
+        """
+        if len(horizon.retries) >= CROWD:
+            waiting = Counter(retry.key.job_id for retry in horizon.retries)
+            known_us = began_us - COMMIT_US
+            self._crowds.update(
+                {job_id: known_us for job_id, count in waiting.items() if count >= CROWD}
+            )
 
     async def _put(self, horizon: Horizon) -> None:
         for start in range(0, len(horizon), STRETCH):
@@ -132,13 +171,17 @@ class Load:
             else:
                 self._due_times.put_many(horizon, start, stop)
             await self._context.clock.sleep(0)
-        self._put_retries(horizon)
-        self._outlets.loaded()
 
-    def _put_retries(self, horizon: Horizon) -> None:
-        for retry in horizon.retries:
-            if not self._context.unfinished.has_attempt(retry.key):
-                self._retries.put(retry)
+    async def _put_retries(
+        self, horizon: Horizon, still_waiting: Callable[[Iterable[Retry]], list[Retry]]
+    ) -> None:
+        has_attempt = self._context.unfinished.has_attempt
+        for start in range(0, len(horizon.retries), STRETCH):
+            if start:
+                await self._context.clock.sleep(0)
+            for retry in still_waiting(horizon.retries[start : start + STRETCH]):
+                if not has_attempt(retry.key):
+                    self._retries.put(retry)
 
     def _put_one_by_one(self, horizon: Horizon, start: int, stop: int) -> None:
         for place in range(start, stop):

@@ -160,13 +160,12 @@ class Pipeline:
         self.plan.wake()
 
     def _add(self, run: ArmedRun) -> None:
-        self.fire.add(run)
+        doubts = self._context.doubts
         if self._context.changes.concern(run.key.job_id):
-            self._doubt(run.key.job_id)
-
-    def _doubt(self, job_id: UUID) -> None:
-        self.fire.doubt(job_id)
-        self.recheck.look_at_job(job_id)
+            self.recheck.look_at_job(run.key.job_id)
+        elif doubts.jobs:
+            run.vouched = doubts.latest
+        self.fire.add(run)
 
     def _ended(self, key: RunKey, token: int) -> None:
         self.fire.ended(key, token)
@@ -177,8 +176,8 @@ class Pipeline:
     def _reload(self, job_id: UUID) -> None:
         self.load.ask(job_id)
 
-    def _look_again(self, job_id: UUID) -> None:
-        self.recheck.look_at_job(job_id)
+    def _look_again(self, keys: Collection[RunKey]) -> None:
+        self.recheck.look_at_keys(keys)
 
     def _look_at(self, runs: Sequence[ArmedRun]) -> None:
         self.recheck.look_at(runs)
@@ -202,7 +201,7 @@ class Pipeline:
         elif self._context.tenure.holds(hint.partition):
             self._context.changes.heard(hint.job_id)
             if self._context.unfinished.has_any(hint.job_id):
-                self._doubt(hint.job_id)
+                self.recheck.look_at_job(hint.job_id)
             self.load.ask(hint.job_id)
             if hint.is_unplanned:
                 self.plan.wake()
@@ -213,7 +212,7 @@ class Pipeline:
         self.plan.wake()
         async for job_ids in in_portions(self._context.clock, self._context.unfinished.job_ids()):
             for job_id in job_ids:
-                self._doubt(job_id)
+                self.recheck.look_at_job(job_id)
 
     def _anchor(self) -> None:
         """The clock was set to another time."""

@@ -5,19 +5,21 @@ paused, cancelled or taken over, or if its job is gone; made anew if its job was
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from uuid import UUID
 
 import structlog
 from msgspec import Struct
 
-from wheelsched.core.model import FINAL_STATES, Run, RunKey, RunState
+from wheelsched.core.duration import SECOND
+from wheelsched.core.model import FINAL_STATES, Job, Run, RunKey, RunState
 from wheelsched.core.partition import partition_of
 from wheelsched.logs import about_run
 from wheelsched.ports import Checked, Retry
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.context import Context
+from wheelsched.shard.portions import PORTION, in_portions
 from wheelsched.shard.preparation import Preparation
 from wheelsched.shard.reports import Ruling, buried
 from wheelsched.shard.retries import Retries
@@ -25,6 +27,11 @@ from wheelsched.shard.retries import Retries
 log = structlog.get_logger("wheelsched.shard")
 
 BATCH = 1_000
+SHARE = 250  # of a batch, for one job while others wait
+JUDGE_TURN = 100  # runs judged in one turn of the loop
+CROWD_EVERY_US = 10 * SECOND  # how often a job with very many runs is read as a whole
+TURN = 20  # requests prepared in one turn of the loop
+Wanted = dict[RunKey, ArmedRun | None]  # None: live, without an attempt of ours
 OURS = frozenset({RunState.ARMED, RunState.RUNNING})  # with our token; running, if we carry it
 
 
@@ -48,47 +55,127 @@ class Recheck:
         self._preparation = preparation
         self._retries = retries
         self._outlets = outlets
-        self._runs: dict[RunKey, ArmedRun] = {}
-        self._keys: set[RunKey] = set()
+        self._asked: OrderedDict[UUID, None] = OrderedDict()  # jobs that have changed
+        self._crowds: dict[UUID, int] = {}  # those with very many runs, and when to look at them
+        # What is to be read, by job. The jobs take turns: one with very many holds up no other.
+        self._wanted: OrderedDict[UUID, Wanted] = OrderedDict()
+        self._changes: dict[UUID, int] = {}  # up to which change these jobs are read as a whole
         self._woken = asyncio.Event()
+        self._alarm = context.machine.alarm(self._woken.set)
 
     def look_at(self, runs: Iterable[ArmedRun]) -> None:
         """Reads runs that are held back, soon."""
-        self._runs.update((run.key, run) for run in runs)
-        self._woken.set()
+        for run in runs:
+            self._want(run.key, run)
+
+    def look_at_keys(self, keys: Iterable[RunKey]) -> None:
+        """Reads those of the runs that are armed or live here, soon."""
+        unfinished = self._context.unfinished
+        for key in keys:
+            live, armed = unfinished.find(key), unfinished.find_armed(key)
+            if armed is not None:
+                self._want(key, armed)
+            elif live is not None:
+                self._want(key, live.armed)
 
     def look_at_job(self, job_id: UUID) -> None:
-        """Reads every unfinished run of a job that has changed, soon."""
-        unfinished = self._context.unfinished
-        self._runs.update((run.key, run) for run in unfinished.armed_of(job_id))
-        for live in unfinished.live_of(job_id):
-            if live.armed is None:
-                self._keys.add(live.key)
-            else:
-                self._runs[live.key] = live.armed
+        """Reads every unfinished run of a job that has changed, soon. Nothing of it is sent before
+        that. However often this is asked for before it begins, it happens once."""
+        self._context.doubts.changed(job_id)
+        self._asked[job_id] = None
         self._woken.set()
 
     async def run(self) -> None:
         """Looks until it is cancelled."""
-        while True:
-            await self._woken.wait()
-            runs = [self._runs.pop(key) for key in tuple(islice(self._runs, BATCH))]
-            keys = [self._keys.pop() for _ in range(min(len(self._keys), BATCH))]
-            if not self._runs and not self._keys:
-                self._woken.clear()
-            await self._look(runs, keys)
+        try:
+            while True:
+                await self._woken.wait()
+                await self._gather()
+                if not self._asked and not self._wanted:
+                    self._woken.clear()
+                await self._look_at_some()
+        finally:
+            self._alarm.close()
 
-    async def _look(self, runs: Sequence[ArmedRun], keys: Sequence[RunKey]) -> None:
-        wanted = [*(run.key for run in runs), *keys]
+    async def _gather(self) -> None:
+        """Finds the runs of jobs that have changed: about as many as are read in a batch."""
+        now_us = self._context.tenure.now_us()
+        for job_id in [job_id for job_id, at_us in self._crowds.items() if at_us <= now_us]:
+            del self._crowds[job_id]
+            if job_id in self._context.doubts.jobs:
+                self._asked[job_id] = None
+        found = 0
+        while self._asked and found < BATCH:
+            job_id, _ = self._asked.popitem(last=False)
+            if job_id not in self._crowds:
+                found += await self._want_job(job_id)
+        if self._crowds:
+            self._alarm.set(min(self._crowds.values()) * 1_000)
+
+    async def _want_job(self, job_id: UUID) -> int:
+        """Has every unfinished run of a job read; gives how many.
+
+        What is armed meanwhile was claimed after the change, or tells of another one. A job with
+        very many runs is read as a whole once in a while, however often it changes: each of them is
+        looked at when it comes due.
+        """
+        unfinished = self._context.unfinished
+        self._changes[job_id] = self._context.doubts.jobs.get(job_id, 0)
+        known = [
+            *((live.key, live.armed) for live in unfinished.live_of(job_id)),
+            *((run.key, run) for run in unfinished.armed_of(job_id)),
+        ]
+        self._wanted.setdefault(job_id, {})
+        if len(known) <= PORTION:  # as of nearly all jobs: in this turn of the loop
+            for key, run in known:
+                self._want(key, run)
+            return len(known)
+        self._crowds[job_id] = self._context.tenure.now_us() + CROWD_EVERY_US
+        async for portion in in_portions(self._context.clock, known):
+            for key, run in portion:
+                self._want(key, run)
+        return len(known)
+
+    def _want(self, key: RunKey, run: ArmedRun | None) -> None:
+        of_job = self._wanted.setdefault(key.job_id, {})
+        of_job.pop(key, None)  # the latest comes first: it may be held back already
+        of_job[key] = run
+        self._woken.set()
+
+    async def _look_at_some(self) -> None:
+        """Reads a share of each job in turn."""
+        wanted: Wanted = {}
+        whole: dict[UUID, int] = {}
+        while self._wanted and len(wanted) < BATCH:
+            job_id, of_job = self._wanted.popitem(last=False)
+            for _ in range(min(SHARE, BATCH - len(wanted), len(of_job))):
+                key, run = of_job.popitem()
+                wanted[key] = run
+            if of_job:
+                self._wanted[job_id] = of_job
+            elif job_id in self._changes:
+                whole[job_id] = self._changes.pop(job_id)
+        await self._look(wanted)
+        for job_id, number in whole.items():
+            self._context.doubts.resolve(job_id, number)
+
+    async def _look(self, wanted: Wanted) -> None:
         if not wanted:
             return
+        vouched = self._context.doubts.latest
         checked = await self._context.patience.insist(
-            "run.recheck", lambda: self._context.stores.runs.recheck(wanted)
+            "run.recheck", lambda: self._context.stores.runs.recheck(wanted.keys())
         )
         found = {check.run.key: check for check in checked}
-        edited = [run for run in runs if self._judge(run, found.get(run.key))]
-        for key in keys:
-            self._judge_live(key, found.get(key))
+        edited: list[ArmedRun] = []
+        async for portion in in_portions(self._context.clock, wanted.items(), JUDGE_TURN):
+            for key, run in portion:
+                if run is None:
+                    self._judge_live(key, found.get(key))
+                    continue
+                run.vouched = max(run.vouched, vouched)
+                if self._judge(run, found.get(key)):
+                    edited.append(run)
         if edited:
             await self._make_anew(edited, found)
 
@@ -142,17 +229,19 @@ class Recheck:
     async def _make_anew(self, edited: Sequence[ArmedRun], found: dict[RunKey, Checked]) -> None:
         jobs = await self._preparation.read_jobs({run.key.job_id for run in edited})
         by_id = {job.job_id: job for job in jobs}
-        for run in edited:
-            job = by_id.get(run.key.job_id)
-            if run.is_withdrawn or run.started_us is not None:
-                continue
-            if job is None:
-                self._outlets.withdraw(run)
-            else:
-                old = found[run.key].run
-                new = self._preparation.prepare(job, old, run.token, run.fire_at_us)
-                if isinstance(new, Ruling):
-                    self._outlets.withdraw(run)
-                    self._outlets.settle(new)
-                else:
-                    self._outlets.replace(run, new)
+        async for portion in in_portions(self._context.clock, edited, TURN):
+            for run in portion:
+                if not run.is_withdrawn and run.started_us is None:
+                    self._make_one_anew(run, by_id.get(run.key.job_id), found[run.key].run)
+
+    def _make_one_anew(self, run: ArmedRun, job: Job | None, old: Run) -> None:
+        if job is None:
+            self._outlets.withdraw(run)
+            return
+        new = self._preparation.prepare(job, old, run.token, run.fire_at_us)
+        if isinstance(new, Ruling):
+            self._outlets.withdraw(run)
+            self._outlets.settle(new)
+        else:
+            new.vouched = run.vouched
+            self._outlets.replace(run, new)

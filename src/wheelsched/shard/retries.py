@@ -4,7 +4,8 @@ Invariant: one retry per run, the latest that was heard of. What is due by the f
 was ever asked for is given at once: the wheel has passed it and never goes back.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from wheelsched._wheel import ObjectWheel
 from wheelsched.core.model import RunKey
@@ -19,6 +20,7 @@ class Retries:
         self._wheel: ObjectWheel[Retry] = ObjectWheel(now_us * 1_000)
         self._reached_us = now_us
         self._waiting: dict[RunKey, tuple[Retry, int]] = {}
+        self._loads: list[set[RunKey]] = []  # what was taken while each was under way
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -46,6 +48,27 @@ class Retries:
         self._waiting[retry.key] = (retry, handle)
         self._on_put()
 
+    @contextmanager
+    def loading(
+        self, being_claimed: Sequence[Collection[RunKey]]
+    ) -> Iterator[Callable[[Iterable[Retry]], list[Retry]]]:
+        """While a load is under way. Gives a filter for what it brings.
+
+        A run that is being claimed when it begins, or is taken until it ends, may be read as it was
+        before that. To put it in again would have it claimed once more, in vain.
+        """
+        taken: set[RunKey] = set()
+        self._loads.append(taken)
+        stale = (taken, *being_claimed)
+
+        def still_waiting(loaded: Iterable[Retry]) -> list[Retry]:
+            return [retry for retry in loaded if not any(retry.key in keys for keys in stale)]
+
+        try:
+            yield still_waiting
+        finally:
+            self._loads = [other for other in self._loads if other is not taken]
+
     def discard(self, key: RunKey) -> None:
         if (known := self._waiting.pop(key, None)) is not None:
             self._wheel.cancel(known[1])
@@ -64,4 +87,6 @@ class Retries:
         taken = self._wheel.advance(self._reached_us * 1_000, most)
         for retry in taken:
             del self._waiting[retry.key]
+        for load in self._loads:
+            load.update(retry.key for retry in taken)
         return taken

@@ -17,7 +17,7 @@ from wheelsched.core.lease import LeaseTerms
 from wheelsched.errors import LeaseLost, StoreError
 from wheelsched.ports import Clock, Dispatcher, Judge, Stores
 from wheelsched.shard.context import Context
-from wheelsched.shard.freshness import Changes
+from wheelsched.shard.freshness import Changes, Doubts
 from wheelsched.shard.gate import Gate
 from wheelsched.shard.listener import Listen
 from wheelsched.shard.patience import LONGEST_PAUSE_NS, Patience
@@ -99,6 +99,7 @@ class Shard:
             config=self._config,
             arming=Gate(),
             changes=Changes(),
+            doubts=Doubts(),
         )
 
     async def _serve(self, context: Context) -> None:

@@ -127,14 +127,11 @@ class Sweep:
                 live_since_us[partition] = min(live_since_us[partition], key.due_us)
 
         unfinished = context.unfinished
-        async for job_ids in in_portions(context.clock, unfinished.job_ids()):
-            for job_id in job_ids:
-                for key in unfinished.attempted_of(job_id):
-                    hold(key)
         # Rulings last: a run that is ruled while the others are gone through is among them then.
-        async for keys in in_portions(context.clock, chain(unfinished.left, unfinished.ruled)):
-            for key in keys:
-                hold(key)
+        for known in (unfinished.attempted, lambda: chain(unfinished.left, unfinished.ruled)):
+            async for keys in in_portions(context.clock, known()):
+                for key in keys:
+                    hold(key)
         marks = {
             partition: Mark(instant_us, context.tenure.next_token_in(partition))
             for partition, instant_us in live_since_us.items()

@@ -27,7 +27,7 @@ from wheelsched.ports import Adoption, Checked, Retry
 from wheelsched.shard.armed import SOON_US, ArmedRun
 from wheelsched.shard.claims import Claims
 from wheelsched.shard.context import Context
-from wheelsched.shard.left_behind import Reminder
+from wheelsched.shard.left_behind import LeftJob, Reminder
 from wheelsched.shard.portions import in_portions
 from wheelsched.shard.preparation import Preparation, adopted_lane
 from wheelsched.shard.reports import Report, Ruling, buried
@@ -80,15 +80,45 @@ class TakeUp:
             await left.has_any.wait()
             await self._take_up_left(left.take_earliest)
 
-    async def _take_up_left(self, take: Callable[[int], list[RunKey]]) -> None:
+    async def _take_up_left(self, take: Callable[[int], list[LeftJob]]) -> None:
         """Takes up a batch; which one is said when no hand-over can come in between."""
-        left = self._context.unfinished.left
         async with self._context.arming.passing():
-            keys = take(BATCH)
-            if keys:
-                await self.take_up(keys)
-                for job_id, reminder in left.taken_up(keys):
-                    self._outlets.remind(job_id, reminder)
+            jobs = take(BATCH)
+            few = [job for job in jobs if len(job.keys) <= BATCH]
+            await self.take_up([key for job in few for key in job.keys])
+            await self._remind(few)
+        for job in jobs:
+            if len(job.keys) > BATCH:
+                await self._take_up_crowd(job)
+                await self._remind([job])
+
+    async def _take_up_crowd(self, job: LeftJob) -> None:
+        """Takes up a job with very many runs, in steps between which a hand-over may begin: while
+        one waits to, nothing is armed. In the first round those that are live, and when all of
+        them are known, in the second, those that are sent."""
+        unsent: list[RunKey] = []
+        for start in range(0, len(job.keys), BATCH):
+            async with self._context.arming.passing():
+                with self._context.changes.kept():
+                    runs = await self._read(job.keys[start : start + BATCH])
+                    unsent += [run.key for run in runs if self._is_sent_again(run)]
+                    await self._take_up_runs([run for run in runs if not self._is_sent_again(run)])
+        for start in range(0, len(unsent), BATCH):
+            async with self._context.arming.passing():
+                await self.take_up(unsent[start : start + BATCH])
+
+    def _is_sent_again(self, run: Run) -> bool:
+        return run.state is RunState.ARMED or (
+            run.state is RunState.RUNNING and self._is_forgotten(run)
+        )
+
+    async def _remind(self, jobs: Sequence[LeftJob]) -> None:
+        """Whoever wanted a job that was taken up may go on with it."""
+        for job in jobs:
+            reminders = self._context.unfinished.left.taken_up(job)
+            async for portion in in_portions(self._context.clock, reminders):
+                for reminder in portion:
+                    self._outlets.remind(job.job_id, reminder)
 
     async def take_up(self, keys: Sequence[RunKey]) -> None:
         """Takes up those of the runs that are unfinished still."""

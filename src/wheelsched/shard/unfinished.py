@@ -7,9 +7,8 @@ the live runs of a job, and by those of its runs that wait in front. A run whose
 without an attempt stays known until that is written: until then the database says it is unfinished.
 """
 
-from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import NamedTuple
@@ -17,10 +16,13 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from wheelsched.core.model import Lane, RunKey
+from wheelsched.core.model import RunKey
 from wheelsched.core.partition import partition_of
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.left_behind import LeftBehind
+from wheelsched.shard.waiting_line import WaitingLine
+
+_NONE: Mapping[RunKey, "LiveRun"] = {}
 
 
 class LiveRun(Struct, eq=False, kw_only=True, gc=False):
@@ -40,16 +42,18 @@ class Claiming(NamedTuple):
 
 class Unfinished:
     """What is unfinished, by job. Most jobs have one run: it is *alone*, armed or live, and nothing
-    is made for it. Of any other job the armed, waiting and live ones are kept apart; one that is
-    caught up has thousands armed, so that each is found by its key."""
+    is made for it. Of any other job the armed, waiting and live ones are kept apart. A job may have
+    a hundred thousand: each is found by its key, and nothing that is done for one run looks at the
+    others."""
 
     def __init__(self) -> None:
         self.left = LeftBehind()
         self._alone: dict[UUID, ArmedRun] = {}  # of the jobs in it nothing is in the next three
         self._armed: dict[UUID, dict[RunKey, ArmedRun]] = {}
-        self._waiting: dict[UUID, list[ArmedRun]] = {}
-        self._live: dict[UUID, tuple[LiveRun, ...]] = {}
+        self._waiting: dict[UUID, WaitingLine] = {}
+        self._live: dict[UUID, dict[RunKey, LiveRun]] = {}  # oldest dispatch first
         self._ruled = Counter[RunKey]()  # and how often: an end may be decided under two tokens
+        self._ruled_in = Counter[int]()  # how many of those runs, by partition
         self._put_off: set[RunKey] = set()  # those of them with a retry that is to be looked for
         self._claims: list[Claiming] = []
         self._armed_count = 0
@@ -69,7 +73,7 @@ class Unfinished:
 
         One that was armed before was taken back meanwhile, unheard, and is not sent any more.
         """
-        before = self._find_armed(run.key)
+        before = self.find_armed(run.key)
         if before is not None and before is not run:
             self.forget([before])
         job_id = run.key.job_id
@@ -109,15 +113,18 @@ class Unfinished:
 
     def is_armed(self, key: RunKey) -> bool:
         """Whether an attempt of the run waits for its time."""
-        return self._find_armed(key) is not None
+        return self.find_armed(key) is not None
 
-    def attempted_of(self, job_id: UUID) -> Iterator[RunKey]:
-        """The runs of a job with an attempt that is armed or under way here."""
-        for run in self.armed_of(job_id):
-            yield run.key
-        for live in self.live_of(job_id):
-            if live.armed is not None:
-                yield live.key
+    def attempted(self) -> Iterator[RunKey]:
+        """The runs with an attempt that is armed or under way here."""
+        for alone in self._alone.values():
+            yield alone.key
+        for armed in self._armed.values():
+            yield from armed
+        for of_job in self._live.values():
+            for key, live in of_job.items():
+                if live.armed is not None:
+                    yield key
 
     def knows(self, key: RunKey) -> bool:
         """Whether the run is armed or live here, or has an end that is still to be written."""
@@ -125,6 +132,8 @@ class Unfinished:
 
     def rule(self, key: RunKey) -> None:
         """Notes that an end was decided for a run, which the database does not know yet."""
+        if key not in self._ruled:
+            self._ruled_in[partition_of(key.job_id)] += 1
         self._ruled[key] += 1
         for claim in self._claims:
             if key in claim.keys:
@@ -144,6 +153,10 @@ class Unfinished:
             yield claim.given_up
         finally:
             self._claims = [other for other in self._claims if other is not claim]
+
+    def being_claimed(self) -> Sequence[Collection[RunKey]]:
+        """The runs of each claim that is under way."""
+        return [claim.keys for claim in self._claims]
 
     @property
     def ruled(self) -> Collection[RunKey]:
@@ -167,13 +180,14 @@ class Unfinished:
         if self._ruled[key]:
             return False
         del self._ruled[key]
+        self._ruled_in[partition_of(key.job_id)] -= 1
         has_retry = key in self._put_off
         self._put_off.discard(key)
         return has_retry
 
     def has_ruled(self, partitions: Collection[int]) -> bool:
         """Whether the database is still to learn of an end in one of the partitions."""
-        return any(partition_of(key.job_id) in partitions for key in self._ruled)
+        return any(self._ruled_in[partition] for partition in partitions)
 
     def has_attempt(self, key: RunKey) -> bool:
         """Whether an attempt of the run is armed or under way here."""
@@ -185,7 +199,7 @@ class Unfinished:
         claimed, here."""
         if any(key in claim.keys for claim in self._claims):
             return True
-        live, armed = self.find(key), self._find_armed(key)
+        live, armed = self.find(key), self.find_armed(key)
         return any(run is not None and run.token > token for run in (live, armed))
 
     def has_any(self, job_id: UUID) -> bool:
@@ -230,32 +244,39 @@ class Unfinished:
 
         With a token, that attempt of it has ended: a later one, if there is any, goes on.
         """
-        live = self.live_of(key.job_id)
-        left = [run for run in live if run.key != key or (token is not None and run.token > token)]
-        self._live_count -= len(live) - len(left)
-        if left:
-            self._live[key.job_id] = tuple(left)
-        elif live:
+        run = self.find(key)
+        if run is None or (token is not None and run.token > token):
+            return
+        of_job = self._live[key.job_id]
+        del of_job[key]
+        if not of_job:
             del self._live[key.job_id]
+        self._live_count -= 1
 
     def is_live(self, key: RunKey) -> bool:
         return self.find(key) is not None
 
     def live_of(self, job_id: UUID) -> tuple[LiveRun, ...]:
         """The live runs of a job, oldest dispatch first."""
-        alone = self._alone.get(job_id)
-        if alone is not None and alone.is_live:
-            self._spread(job_id)
-        return self._live.get(job_id, ())
+        return tuple(self._live_by_key(job_id).values())
+
+    def live_keys(self, job_id: UUID) -> Collection[RunKey]:
+        """The keys of the live runs of a job, oldest dispatch first: as they are, not a copy."""
+        return self._live_by_key(job_id).keys()
 
     def wait(self, run: ArmedRun) -> None:
         """Lines up an armed run whose time has come behind the unfinished ones of its job."""
-        self._spread(run.key.job_id)
-        insort(self._waiting.setdefault(run.key.job_id, []), run, key=_turn)
+        job_id = run.key.job_id
+        self._spread(job_id)
+        line = self._waiting.get(job_id)
+        if line is None:
+            line = self._waiting[job_id] = WaitingLine()
+        line.add(run)
 
     def waiting_ahead_of(self, run: ArmedRun) -> int:
         """How many runs of its job wait in front of this one."""
-        return bisect_left(self._waiting.get(run.key.job_id, ()), _turn(run), key=_turn)
+        line = self._waiting.get(run.key.job_id)
+        return 0 if line is None else line.ahead_of(run)
 
     def is_idle(self, job_id: UUID) -> bool:
         """Whether nothing of the job is live or waits for its turn: nothing to decide."""
@@ -272,8 +293,8 @@ class Unfinished:
 
     def first_waiting(self, job_id: UUID) -> ArmedRun | None:
         """The run of a job whose turn it is next."""
-        waiting = self._waiting.get(job_id)
-        return waiting[0] if waiting else None
+        line = self._waiting.get(job_id)
+        return None if line is None else line.first
 
     def waiting_ahead_of_time(self, now_us: int) -> list[ArmedRun]:
         """What waits for its turn though its time is to come: the clock was set back."""
@@ -281,10 +302,9 @@ class Unfinished:
         return [run for run in waiting if run.fire_at_us > now_us]
 
     def take_waiting(self, run: ArmedRun) -> None:
-        """Lets a run wait no more."""
-        waiting = self._waiting[run.key.job_id]
-        waiting.remove(run)
-        if not waiting:
+        """Lets a run wait no more, if it does."""
+        line = self._waiting.get(run.key.job_id)
+        if line is not None and line.discard(run) and not line:
             del self._waiting[run.key.job_id]
 
     def forget(self, runs: Iterable[ArmedRun]) -> None:
@@ -292,22 +312,25 @@ class Unfinished:
         for run in runs:
             run.is_withdrawn = True
             self.disarm(run)
-            if run in self._waiting.get(run.key.job_id, ()):
-                self.take_waiting(run)
+            self.take_waiting(run)
 
     def find(self, key: RunKey) -> LiveRun | None:
         """The run, if it is live."""
-        for run in self.live_of(key.job_id):
-            if run.key == key:
-                return run
-        return None
+        return self._live_by_key(key.job_id).get(key)
 
-    def _find_armed(self, key: RunKey) -> ArmedRun | None:
+    def find_armed(self, key: RunKey) -> ArmedRun | None:
+        """The attempt of the run that waits for its time, if there is one."""
         alone = self._alone.get(key.job_id)
         if alone is not None:
             return alone if alone.key == key and not alone.is_live else None
         armed = self._armed.get(key.job_id)
         return None if armed is None else armed.get(key)
+
+    def _live_by_key(self, job_id: UUID) -> Mapping[RunKey, LiveRun]:
+        alone = self._alone.get(job_id)
+        if alone is not None and alone.is_live:
+            self._spread(job_id)
+        return self._live.get(job_id, _NONE)
 
     def _has_run(self, job_id: UUID) -> bool:
         return job_id in self._alone or job_id in self._armed or job_id in self._live
@@ -322,7 +345,7 @@ class Unfinished:
         if run is None:
             return
         if run.is_live:
-            self._live[job_id] = (LiveRun(key=run.key, token=run.token, armed=run),)
+            self._live[job_id] = {run.key: LiveRun(key=run.key, token=run.token, armed=run)}
         else:
             self._armed[job_id] = {run.key: run}
         self._leave_alone(run)
@@ -331,17 +354,6 @@ class Unfinished:
         """A run that goes on keeps its place among those of its job."""
         job_id = live.key.job_id
         self._spread(job_id)
-        known = self._live.get(job_id, ())
-        if not known:
-            self._live[job_id] = (live,)
-            self._live_count += 1
-        elif any(run.key == live.key for run in known):
-            self._live[job_id] = tuple(live if run.key == live.key else run for run in known)
-        else:
-            self._live[job_id] = (*known, live)
-            self._live_count += 1
-
-
-def _turn(run: ArmedRun) -> tuple[bool, int]:
-    """On-time runs before those of the late lane, each by due time."""
-    return run.lane is Lane.LATE, run.key.due_us
+        of_job = self._live.setdefault(job_id, {})
+        self._live_count += live.key not in of_job
+        of_job[live.key] = live

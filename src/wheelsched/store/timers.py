@@ -29,6 +29,7 @@ from wheelsched.store.skips import leave_behind, withdraw, write_skip
 log = structlog.get_logger("wheelsched.store")
 
 QUERIES = load_queries("timers.sql")
+RETRIES_PAGE = 1_000  # decoded in one turn of the loop
 MISSED_BATCH = 50  # claims, with up to a thousand runs each, joined by nested loops
 
 
@@ -45,14 +46,25 @@ class PostgresTimers:
             await connection.copy_from_query(
                 QUERIES["load_timers"], wanted, until_us, output=decoder.feed, format="binary"
             )
-            waiting = await connection.fetch(QUERIES["load_retries"], wanted, until_us)
-        return decoder.finish(decode_retries(waiting))
+            retries: list[Retry] = []
+            async with connection.transaction():
+                waiting = await connection.cursor(QUERIES["load_retries"], wanted, until_us)
+                while rows := await waiting.fetch(RETRIES_PAGE):
+                    retries += decode_retries(rows)
+        return decoder.finish(tuple(retries))
 
-    async def reload(self, job_ids: Collection[UUID], until_us: int) -> Horizon:
+    async def reload(
+        self,
+        job_ids: Collection[UUID],
+        until_us: int,
+        retries_since_us: Mapping[UUID, int] | None = None,
+    ) -> Horizon:
         wanted = list(set(job_ids))
+        known_us = retries_since_us or {}
+        since_us = [known_us.get(job_id, 0) for job_id in wanted]
         async with self._database.connection() as connection:
             timers = await connection.fetch(QUERIES["reload_timers"], wanted, until_us)
-            waiting = await connection.fetch(QUERIES["reload_retries"], wanted, until_us)
+            waiting = await connection.fetch(QUERIES["reload_retries"], wanted, until_us, since_us)
         return Horizon(
             job_ids=b"".join(row["job_id"].bytes for row in timers),
             due_us=array("q", [row["due_at"] for row in timers]),

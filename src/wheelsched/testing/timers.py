@@ -43,8 +43,20 @@ class MemoryTimers:
             retries=horizon.retries,
         )
 
-    async def reload(self, job_ids: Collection[UUID], until_us: int) -> Horizon:
-        return self._horizon(until_us, frozenset(job_ids).__contains__)
+    async def reload(
+        self,
+        job_ids: Collection[UUID],
+        until_us: int,
+        retries_since_us: Mapping[UUID, int] | None = None,
+    ) -> Horizon:
+        horizon = self._horizon(until_us, frozenset(job_ids).__contains__)
+        since_us = retries_since_us or {}
+        newer = (
+            retry
+            for retry in horizon.retries
+            if retry.retry_at_us > since_us.get(retry.key.job_id, 0)
+        )
+        return replace(horizon, retries=tuple(newer))
 
     async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
         return [self._tables.jobs[job_id] for job_id in job_ids if job_id in self._tables.jobs]

@@ -148,7 +148,7 @@ def test_of_a_crowd_each_is_found_and_forgotten_by_its_key() -> None:
     assert unfinished.disarm(again)
     assert not unfinished.knows(again.key)
     left = {run.key for run in runs if run is not runs[2]}
-    assert set(unfinished.attempted_of(JOB)) == left
+    assert set(unfinished.attempted()) == left
     for run in (*runs[:2], *runs[3:]):
         assert unfinished.disarm(run)
     assert unfinished.armed_count == 0
@@ -201,7 +201,7 @@ def test_what_runs_elsewhere_has_no_attempt_here() -> None:
     unfinished.begin(sent)
     unfinished.begin(accepted)
     unfinished.pause(accepted.key)
-    attempted = [key for job_id in unfinished.job_ids() for key in unfinished.attempted_of(job_id)]
+    attempted = list(unfinished.attempted())
     assert attempted == [waiting.key, sent.key]
     assert unfinished.live_count == 2
     unfinished.end(sent.key)

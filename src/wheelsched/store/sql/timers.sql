@@ -15,9 +15,10 @@ WHERE partition = ANY ($1::smallint[]) AND retry_at <= $2;
 SELECT job_id, due_at, version FROM timers WHERE job_id = ANY ($1::uuid[]) AND due_at <= $2;
 
 -- name: reload_retries
+-- Of a job with a hundred thousand of them, those that came since they were read last.
 SELECT job_id, due_at, retry_at
-FROM unnest($1::uuid[]) AS given (job_id) JOIN retries USING (job_id)
-WHERE retry_at <= $2;
+FROM unnest($1::uuid[], $3::timestamptz[]) AS given (job_id, since) JOIN retries USING (job_id)
+WHERE retry_at > given.since AND retry_at <= $2;
 
 -- name: read_jobs
 SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at
