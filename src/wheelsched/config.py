@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from wheelsched.core.duration import MILLISECOND, MINUTE, SECOND
 from wheelsched.core.egress import EgressRules, OwnListener, read_rules
+from wheelsched.core.request import MAX_REQUESTED
 
 Positive = Annotated[int, Meta(ge=1)]
 
@@ -148,6 +149,7 @@ class ShardConfig(Struct, frozen=True, kw_only=True):
     fairness: FairnessConfig = FairnessConfig()
     max_armed: int = 1_000_000  # runs that are armed and wait for their time, in all
     drain_us: int = 30 * SECOND
+    give_up_us: int = 2 * MINUTE  # a partition whose unfinished runs cannot be read for so long
 
 
 class ApiConfig(Struct, frozen=True, kw_only=True):
@@ -167,6 +169,7 @@ class ApiConfig(Struct, frozen=True, kw_only=True):
     token_cache_ms: int = 2_000
     max_header_bytes: int = 16 << 10
     max_bulk_bytes: int = 64 << 20
+    max_requested_runs: Positive = MAX_REQUESTED  # of one job, unfinished
     max_in_flight: Positive = 1_000
     max_held_bytes: Positive = 256 << 20
     max_connections: Positive = 2_000

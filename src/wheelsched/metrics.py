@@ -111,6 +111,11 @@ class ShardCollector(Collector):
         trust_us = max(tenure.trusted_until_us - self._now_us(), 0)
         yield _seconds("lease_trust", "How long the lease is still trusted", trust_us)
         yield _gauge("partitions", "Partitions that the shard owns", tenure.partitions)
+        yield _gauge(
+            "unready_partitions",
+            "Owned partitions whose unfinished runs are still to be read: nothing of them fires",
+            tenure.unready_partitions,
+        )
         yield _counter("takeovers", "Dead shards whose lease was taken over", tenure.takeovers)
         yield _counter("handovers", "Partitions handed over to others", tenure.handovers)
 
@@ -155,6 +160,14 @@ class ShardCollector(Collector):
         yield from _batches("arm", "Batches of runs to arm", store.arms)
         yield from _batches("settle", "Batches of outcomes to settle", store.settles)
         yield _counters("store_errors", "Errors of the database", "error", store.errors)
+        unarmed = GaugeMetricFamily(
+            "wheelsched_oldest_unarmed_seconds",
+            "How long the oldest timer or retry that is not armed has been due",
+            labels=["kind"],
+        )
+        unarmed.add_metric(["timer"], store.unarmed.timer_us / SECOND)
+        unarmed.add_metric(["retry"], store.unarmed.retry_us / SECOND)
+        yield unarmed
         age_us = self._age_us(store.refreshed_at_us)
         yield _seconds("refresh_age", "Age of the last load of all partitions", age_us)
 

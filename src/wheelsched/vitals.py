@@ -8,12 +8,14 @@ and reads; there are no locks.
 
 from collections.abc import Iterable
 from itertools import product
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from msgspec import Struct, field
 
+from wheelsched.core.duration import SECOND
 from wheelsched.core.histogram import Histogram
 from wheelsched.core.model import Lane, RunState, SkipReason
+from wheelsched.core.overdue import Lateness
 from wheelsched.errors import StoreError
 
 Label = TypeVar("Label", bound=str)
@@ -21,6 +23,9 @@ Label = TypeVar("Label", bound=str)
 
 def _zeros(labels: Iterable[Label]) -> dict[Label, int]:
     return dict.fromkeys(labels, 0)
+
+
+UNREADY_US: Final = 10 * SECOND  # a hand-over takes a second, and is nothing to tell of
 
 
 class Batches(Struct, kw_only=True):
@@ -57,6 +62,8 @@ class TenureVitals(Struct, kw_only=True):
 
     trusted_until_us: int = 0  # 0: not at all
     partitions: int = 0
+    unready_partitions: int = 0  # of those, the ones whose unfinished runs are not known yet
+    unready_us: int = 0  # for how long nothing was heard of the one that waits longest
     takeovers: int = 0  # of dead shards, by this one
     handovers: int = 0  # of partitions, to others
 
@@ -111,6 +118,8 @@ class StoreVitals(Struct, kw_only=True):
     errors: dict[str, int] = field(default_factory=dict)  # by name: there are a few dozen
     is_schema_current: bool = False
     refreshed_at_us: int | None = None  # when a load of all partitions last came back
+    # How late what waits longest to be armed is, in the partitions of the shard.
+    unarmed: Lateness = Lateness()
 
     def count_error(self, error: StoreError) -> None:
         name = type(error).__name__
@@ -128,14 +137,23 @@ class Vitals(Struct, kw_only=True):
     dispatch: DispatchVitals = field(default_factory=DispatchVitals)
     store: StoreVitals = field(default_factory=StoreVitals)
 
-    def missing(self, now_us: int) -> list[str]:
-        """What the shard still lacks to do its work: nothing, and it is ready."""
+    def missing_to_begin(self, now_us: int) -> list[str]:
+        """What the shard still lacks to begin its work."""
         conditions = {
             "schema": self.store.is_schema_current,
             "lease": now_us < self.tenure.trusted_until_us,
             "load": self.store.refreshed_at_us is not None,
         }
         return [name for name, holds in conditions.items() if not holds]
+
+    def missing(self, now_us: int) -> list[str]:
+        """What the shard lacks to do its work on time: nothing, and it is ready."""
+        conditions = {
+            "sweep": self.tenure.unready_us < UNREADY_US,
+            "arm": not self.store.unarmed.is_alarming,
+        }
+        unmet = [name for name, holds in conditions.items() if not holds]
+        return self.missing_to_begin(now_us) + unmet
 
 
 class ApiVitals(Struct, kw_only=True):

@@ -1,16 +1,31 @@
 """Settling and sweeping, on memory and on Postgres."""
 
+from collections import Counter
 from uuid import uuid4
 
 import pytest
 from msgspec.structs import replace
 from tests.contract.conftest import ALL, MINUTE_US, TTL_US, World
 
-from wheelsched.core.model import Lane, RunState, SkipReason
+from wheelsched.core.model import (
+    Lane,
+    RunKey,
+    RunState,
+    SkipReason,
+    Trigger,
+    requested_due_us,
+)
 from wheelsched.core.outcome import Failed
 from wheelsched.core.partition import partition_of
 from wheelsched.errors import LeaseLost
-from wheelsched.ports import Adoption, ClaimedRetry, ClaimedRun, Lease, Settled
+from wheelsched.ports import (
+    Adoption,
+    ClaimedRetry,
+    ClaimedRun,
+    Lease,
+    RequestedRun,
+    Settled,
+)
 
 
 async def test_an_outcome_is_written_once(world: World) -> None:
@@ -124,17 +139,41 @@ async def test_a_token_never_goes_back(world: World) -> None:
     assert await world.runs.adopt(lease, [Adoption(key, token, token)]) == {key}
 
 
+async def in_pages(world: World, lease: Lease, limit: int) -> list[RunKey]:
+    """The unfinished runs, some of each partition at a time."""
+    seen: list[RunKey] = []
+    after: dict[int, RunKey] = {}
+    while page := await world.runs.list_unfinished(lease, ALL, limit, after):
+        assert max(Counter(partition_of(key.job_id) for key in page).values()) <= limit
+        seen += page
+        after |= {partition_of(key.job_id): key for key in page}
+    return seen
+
+
+@pytest.mark.parametrize("limit", [1, 3, 10])
+async def test_runs_of_one_job_come_in_pages_by_due_time(world: World, limit: int) -> None:
+    """Those that wait, those that are armed again, and those armed for the first time."""
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    first, _ = await world.arm(lease, job, world.now_us)
+    instants = [requested_due_us(world.now_us, index) for index in range(7)]
+    wanted = [
+        RequestedRun(key=RunKey(job.job_id, due_us), trigger=Trigger.BACKFILL)
+        for due_us in instants
+    ]
+    requested = await world.history.request(world.caller, wanted)
+    again = [ClaimedRetry(key, key.due_us, world.token()) for key in requested[2:4]]
+    assert len(await world.timers.arm_retries(lease, again)) == 2
+    assert await in_pages(world, lease, limit) == [first, *requested]
+
+
 async def test_unfinished_runs_come_in_pages_and_only_of_what_is_owned(world: World) -> None:
     lease = await world.own_all()
     keys = set()
     for number in range(7):
         job = await world.register(world.now_us + number * 1_000, f"job {number}")
         keys.add((await world.arm(lease, job, world.now_us + number * 1_000))[0])
-    seen = []
-    after = None
-    while page := await world.runs.list_unfinished(lease, ALL, 3, after):
-        seen += page
-        after = page[-1]
+    seen = await in_pages(world, lease, limit=1)
     assert len(seen) == 7
     assert set(seen) == keys
     given_up = partition_of(seen[0].job_id)
@@ -155,11 +194,7 @@ async def test_waiting_runs_are_paged_with_the_others(world: World) -> None:
             failed = world.settled(key, token, RunState.RETRYING, retry_at_us=due_us)
             await world.runs.settle([failed])
     await world.timers.advance(lease, world.marks(ALL, world.now_us))
-    seen = []
-    after = None
-    while page := await world.runs.list_unfinished(lease, ALL, 2, after):
-        seen += page
-        after = page[-1]
+    seen = await in_pages(world, lease, limit=1)
     assert len(seen) == 9
     assert set(seen) == keys
 

@@ -25,6 +25,7 @@ FILES = (
     "runs.sql",
     "outcomes.sql",
     "jobs.sql",
+    "history.sql",
     "plans.sql",
     "retention.sql",
     "skips.sql",
@@ -204,7 +205,7 @@ async def test_reload_looks_every_job_up_by_its_key(shard: Connection) -> None:
     job_ids = [job_id for job_id, _ in await hot_jobs(shard)]
     until_us = DUE_US + 60 * MINUTE_US
     check(await explain(shard, "reload_timers", job_ids, until_us), BATCH)
-    plan = await explain(shard, "reload_retries", job_ids, until_us)
+    plan = await explain(shard, "reload_retries", job_ids, until_us, [0] * BATCH)
     assert "Seq Scan" not in {node["Node Type"] for node in nodes(plan)}
 
 
@@ -297,9 +298,103 @@ async def test_sweep_reads_the_owned_partitions_from_their_mark(shard: Connectio
     await shard.execute(
         "UPDATE partitions SET live_since = '2027-01-15 08:06:30Z' WHERE owner = $1", SHARD
     )
-    first_page = (-1, 0, UUID(int=0))
-    plan = await explain(shard, "list_unfinished", SHARD, OWNED, *first_page, BATCH)
+    plan = await explain(shard, "list_unfinished", SHARD, *from_the_start(OWNED), BATCH)
     check(plan, 15_000)
+
+
+def from_the_start(partitions: list[int]) -> tuple[list[int], list[int], list[UUID]]:
+    """The positions of a first page."""
+    return partitions, [0] * len(partitions), [UUID(int=0)] * len(partitions)
+
+
+# A hundred thousand runs of one job that wait, and as many of others.
+BACKLOG = """
+    INSERT INTO retries (job_id, due_at, tenant_id, partition, retry_at)
+    SELECT $1::uuid, timestamptz '2027-01-15 07:00:00Z' + n * interval '1 microsecond', $1, $2,
+        timestamptz '2027-01-15 07:00:00Z' + n * interval '1 microsecond'
+    FROM generate_series(1, 100000) AS n
+    UNION ALL
+    SELECT job_id, due_at, job_id, partition, due_at FROM timers WHERE due_at > $3 LIMIT 100000
+"""
+
+
+@pytest.fixture(params=["never", "before", "after"])
+async def backlog(shard: Connection, request: pytest.FixtureRequest) -> Connection:
+    """Many retries, which were counted never, when there were few, or after they came."""
+    job_id = JOB_WITH_BACKLOG
+    await shard.execute("SET LOCAL ROLE wheelsched_owner")
+    if request.param == "before":
+        await shard.execute("ANALYZE retries")
+    partition = partition_of(job_id)
+    await shard.execute(BACKLOG, job_id, partition, DUE_US + 60 * MINUTE_US // 10)
+    if request.param == "after":
+        await shard.execute("ANALYZE retries")
+    await shard.execute(
+        "UPDATE partitions SET owner = $1, live_since = '2027-01-15 08:16:30Z'", SHARD
+    )
+    await shard.execute("SET LOCAL ROLE wheelsched_shard")
+    return shard
+
+
+JOB_WITH_BACKLOG = UUID(int=1 << 100)
+
+
+def retries_read(plan: dict[str, Any]) -> tuple[set[str], int]:
+    """The indexes by which retries are read, and how many of them."""
+    indexes, read = set(), 0
+    for node in nodes(plan):
+        if node.get("Relation Name") == "retries":
+            indexes.add(node.get("Index Name", node["Node Type"]))
+            rows = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+            read += rows * node["Actual Loops"]
+    return indexes, read
+
+
+@pytest.mark.parametrize("position", ["first", "middle"])
+async def test_sweep_reads_no_more_retries_of_a_partition_than_it_gives(
+    backlog: Connection, position: str
+) -> None:
+    partitions, due_us, job_ids = from_the_start(list(range(256)))
+    if position == "middle":
+        partition = partition_of(JOB_WITH_BACKLOG)
+        due_us[partition], job_ids[partition] = DUE_US - 3_599_950_000, JOB_WITH_BACKLOG
+    page = (partitions, due_us, job_ids)
+    plan = await explain(backlog, "list_unfinished", SHARD, *page, 20)
+    assert retries_read(plan)[0] == {"retries_of_sweep"}
+    assert retries_read(plan)[1] <= 256 * 20
+
+
+async def test_a_hint_has_only_those_retries_of_a_job_read_that_came_since(
+    backlog: Connection,
+) -> None:
+    job_ids = [job_id for job_id, _ in await hot_jobs(backlog)][:10]
+    since_us = DUE_US - 3_599_901_000
+    plan = await explain(
+        backlog,
+        "reload_retries",
+        [*job_ids, JOB_WITH_BACKLOG],
+        DUE_US + 60 * MINUTE_US,
+        [*[0] * len(job_ids), since_us],
+    )
+    indexes, read = retries_read(plan)
+    assert indexes == {"retries_of_job"}
+    assert read <= 1_000 + 2 * len(job_ids)
+
+
+async def test_what_is_oldest_is_at_the_head_of_an_index(backlog: Connection) -> None:
+    """However many timers and retries there are."""
+    plan = await explain(backlog, "oldest_unarmed", list(range(256)))
+    assert plan["Actual Rows"] == 256
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 256 * 12
+
+
+async def test_the_waiting_runs_of_a_job_are_counted_up_to_a_bound(api: Connection) -> None:
+    await api.execute("SET LOCAL ROLE wheelsched_owner")
+    await api.execute(BACKLOG, JOB_WITH_BACKLOG, 7, DUE_US)
+    await api.execute("SET LOCAL ROLE wheelsched_api")
+    plan = await explain(api, "count_waiting", JOB_WITH_BACKLOG, 1_001)
+    assert await api.fetchval(QUERIES["count_waiting"], JOB_WITH_BACKLOG, 1_001) == 1_001
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 1_000
 
 
 # A run every minute for thirty days up to now, all ended, and one that is armed.

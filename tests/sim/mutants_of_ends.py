@@ -1,6 +1,6 @@
 """Mutants of how runs end, and of what they say they are."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from unittest.mock import patch
 
@@ -72,7 +72,7 @@ def sweep_takes_up_what_has_succeeded(_: Simulation) -> Iterator[None]:
         lease: Lease,
         partitions: Collection[int],
         limit: int,
-        after: RunKey | None = None,
+        after: Mapping[int, RunKey] | None = None,
     ) -> list[RunKey]:
         since_us = self._tables.now_us() - 12_000_000
         for row in self._tables.runs.values():

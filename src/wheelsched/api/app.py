@@ -41,7 +41,8 @@ def build_app(stores: Stores, surroundings: Surroundings, config: ApiConfig) -> 
         config,
     )
     app = web.Application(middlewares=[envelope(surroundings, operations)])
-    app.add_routes(Probes(stores.leases, surroundings, describe(operations)).routes())
+    probes = Probes(stores.leases, stores.timers, surroundings, describe(operations))
+    app.add_routes(probes.routes())
     for operation in operations:
         app.router.add_route(operation.method, PREFIX + operation.path, service.handler(operation))
     return app
@@ -57,7 +58,7 @@ def all_operations(
         chain(
             Bulk(jobs, surroundings, rules, config).operations(),
             Jobs(jobs, surroundings, rules).operations(),
-            JobVerbs(jobs, history).operations(),
+            JobVerbs(jobs, history, config.max_requested_runs).operations(),
             Schedules(jobs, history, surroundings, rules, waiting).operations(),
             Runs(jobs, history, surroundings, waiting).operations(),
             Dead(history).operations(),

@@ -29,9 +29,12 @@ LOOKED_AT: Final = 1_000  # runs since a pause began: those that it met armed co
 class JobVerbs:
     """The verbs of a job."""
 
-    def __init__(self, jobs: JobStore, history: HistoryStore) -> None:
+    def __init__(
+        self, jobs: JobStore, history: HistoryStore, max_requested: int = request.MAX_REQUESTED
+    ) -> None:
         self._jobs = jobs
         self._history = history
+        self._max_requested = max_requested
 
     def operations(self) -> tuple[Operation, ...]:
         return (
@@ -127,7 +130,7 @@ class JobVerbs:
         """Put runs in line. Those of a request with a key may be there from an earlier sending."""
         request_id = None if call.seed is None else UUID(bytes=call.seed[:16])
         wanted = [_requested(run, request_id) for run in runs]
-        keys = await self._history.request(call.caller, wanted)
+        keys = await self._history.request(call.caller, wanted, self._max_requested)
         run_ids = [format_run_id(key) for key in keys]
         return Answer(body=RequestedAnswer(count=len(run_ids), run_ids=run_ids), status=202)
 

@@ -11,20 +11,32 @@ import structlog
 from aiohttp import web
 
 from wheelsched.api.surroundings import Surroundings
+from wheelsched.core.overdue import Lateness, lateness_of
+from wheelsched.core.partition import PARTITIONS
 from wheelsched.errors import StoreError
-from wheelsched.ports import LeaseStore
+from wheelsched.ports import LeaseStore, TimerStore
 
 log = structlog.get_logger("wheelsched.api")
 
 READY_TIMEOUT_S: Final = 2
+LATENESS_NS: Final = 5_000_000_000  # how long one reading is good for
 METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Probes:
     """`/healthz`, `/readyz`, `/metrics` and `/openapi.json`."""
 
-    def __init__(self, leases: LeaseStore, surroundings: Surroundings, openapi: bytes) -> None:
+    def __init__(
+        self,
+        leases: LeaseStore,
+        timers: TimerStore,
+        surroundings: Surroundings,
+        openapi: bytes,
+    ) -> None:
         self._leases = leases
+        self._timers = timers
+        self._lateness = Lateness()
+        self._lateness_until_ns = 0
         self._surroundings = surroundings
         self._openapi = openapi
 
@@ -40,14 +52,28 @@ class Probes:
         return web.json_response({"state": "healthy"})
 
     async def is_ready(self, request: web.Request) -> web.Response:
-        """Ready is who reaches the database."""
+        """Ready is who reaches the database, while what is due there is armed."""
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 await self._leases.read_clock(self._surroundings.clock.now_ns)
+                late = await self._read_lateness()
         except (StoreError, TimeoutError) as error:
             log.warning("readiness.lost", error=type(error).__name__)
             raise web.HTTPServiceUnavailable from error
+        if late.is_alarming:
+            log.warning("arming.late", timer_us=late.timer_us, retry_us=late.retry_us)
+            body = {"state": "late", "detail": str(late)}
+            return web.json_response(body, status=503)
         return web.json_response({"state": "ready"})
+
+    async def _read_lateness(self) -> Lateness:
+        """How late what is due and not armed is, in all partitions; read every few seconds."""
+        now_ns = self._surroundings.clock.now_ns()
+        if now_ns >= self._lateness_until_ns:
+            unarmed = await self._timers.oldest_unarmed(range(PARTITIONS))
+            self._lateness = lateness_of(unarmed, self._surroundings.now_us())
+            self._lateness_until_ns = now_ns + LATENESS_NS
+        return self._lateness
 
     async def metrics(self, request: web.Request) -> web.Response:
         return web.Response(

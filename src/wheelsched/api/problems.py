@@ -49,6 +49,7 @@ STATUSES: Final[Mapping[type[WheelschedError], int]] = {
     errors.JobNotPausable: 409,
     errors.JobNotPlanned: 409,
     errors.RunNotLive: 409,
+    errors.TooManyRuns: 409,
     errors.RequestKeyBusy: 409,
     errors.TokenStale: 409,
     errors.IllegalMove: 409,

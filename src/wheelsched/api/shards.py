@@ -56,6 +56,7 @@ class Shards:
                 lateness_p99_ms=condition.lateness_p99_ms,
                 armed=condition.armed,
                 in_flight=condition.in_flight,
+                unready_partitions=condition.unready_partitions,
                 breakers=_shown(breakers.get(shard.shard_id, ()), call),
             )
             for shard, condition in zip(survey.shards, conditions, strict=True)

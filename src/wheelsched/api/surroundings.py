@@ -18,6 +18,7 @@ class Condition(Struct, frozen=True, kw_only=True):
     lateness_p99_ms: float | None = None
     armed: int | None = None
     in_flight: int | None = None
+    unready_partitions: int | None = None
 
 
 async def ask_nobody(_: str) -> Condition:

@@ -23,6 +23,7 @@ from wheelsched.config import (
     StoreConfig,
 )
 from wheelsched.core.egress import LOOPBACK
+from wheelsched.core.request import MAX_REQUESTED
 from wheelsched.daemon.api import ApiDaemonConfig, run_api
 from wheelsched.daemon.line import Assignment
 from wheelsched.daemon.opening import run_role
@@ -44,6 +45,14 @@ EgressOption = Annotated[
         envvar="WHEELSCHED_EGRESS_ALLOW",
         metavar="CIDR",
         help="A private network that callbacks may go to; repeatable.",
+    ),
+]
+RequestedOption = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        envvar="WHEELSCHED_MAX_REQUESTED_RUNS",
+        help="How many triggered or backfilled runs of one job may be unfinished at a time.",
     ),
 ]
 LevelOption = Annotated[LogLevel, typer.Option(help="From which level on lines are logged.")]
@@ -69,6 +78,7 @@ def up(
     shards: Annotated[int, typer.Option(min=1, max=64, help="How many shards to run.")] = 1,
     auth: AuthOption = "loopback",
     egress_allow: EgressOption = None,
+    max_requested_runs: RequestedOption = MAX_REQUESTED,
     log_level: LevelOption = "warning",
 ) -> None:
     """Run everything: an embedded Postgres, shards and the API. Ctrl-C stops all of it.
@@ -79,7 +89,9 @@ def up(
     egress = EgressConfig(allow=(*LOOPBACK, *networks(egress_allow)))
     config = UpConfig(
         embedded=EmbeddedConfig(home=data_dir),
-        api=api_config(read_address(listen), auth, egress),
+        api=replace(
+            api_config(read_address(listen), auth, egress), max_requested_runs=max_requested_runs
+        ),
         dispatch=DispatchConfig(egress=egress),
         shards=shards,
         log_level=log_level,
@@ -122,6 +134,7 @@ def api(
     listen: ListenOption = "127.0.0.1:8420",
     auth: AuthOption = "loopback",
     egress_allow: EgressOption = None,
+    max_requested_runs: RequestedOption = MAX_REQUESTED,
     log_level: LevelOption = "info",
 ) -> None:
     """Run the API. Give it the same --egress-allow as the shards."""
@@ -129,7 +142,9 @@ def api(
     egress = EgressConfig(allow=networks(egress_allow))
     config = ApiDaemonConfig(
         store=StoreConfig(url=database_url, role="api"),
-        api=api_config(read_address(listen), auth, egress),
+        api=replace(
+            api_config(read_address(listen), auth, egress), max_requested_runs=max_requested_runs
+        ),
     )
     run_role(run_api(config))
 

@@ -19,6 +19,7 @@ def shards(client: SyncClient) -> Output:
             "shard": lambda shard: shard.shard_id,
             "lease": _lease_of,
             "partitions": lambda shard: len(shard.partitions),
+            "not ready": lambda shard: shard.unready_partitions,
             "late p99 ms": lambda shard: shard.lateness_p99_ms,
             "armed": lambda shard: shard.armed,
             "in flight": lambda shard: shard.in_flight,

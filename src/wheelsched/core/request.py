@@ -13,9 +13,13 @@ from msgspec.structs import replace
 from wheelsched.core.model import Job, Lane, Run, Trigger, requested_due_us
 from wheelsched.core.spec import Schedule
 from wheelsched.core.state import RunEvent, move_run
-from wheelsched.errors import BackfillTooLarge, InvalidField
+from wheelsched.errors import BackfillTooLarge, InvalidField, TooManyRuns
 
 MAX_BACKFILL: Final = 10_000  # due times of one request
+
+# Runs of one job that were asked for and are not finished. A shard keeps all of them in memory, a
+# few kilobytes each, and to delete the job is one transaction.
+MAX_REQUESTED: Final = 100_000
 
 
 def trigger(job: Job, now_us: int) -> Run:
@@ -50,6 +54,16 @@ def backfill(job: Job, schedule: Schedule, since_us: int, until_us: int, now_us:
         runs.append(_requested(job, now_us, Trigger.BACKFILL, len(runs), filled_us))
         filled_us = schedule.next_after(filled_us)
     return runs
+
+
+def refuse_too_many(waiting: int, asked: int, most: int) -> None:
+    """Raises `TooManyRuns` if a job with so many unfinished runs cannot have so many more."""
+    if waiting + asked > most:
+        raise TooManyRuns(
+            f"this job may have at most {most:,} unfinished runs that were asked for; it has "
+            f"{min(waiting, most):,}, and {asked:,} more were asked for. Wait until some of them "
+            "have finished, or cancel them"
+        )
 
 
 def moved_past(due_us: Sequence[int], taken_us: int) -> list[int]:

@@ -15,6 +15,8 @@ from msgspec import Struct
 from wheelsched.clock import SystemClock
 from wheelsched.config import StoreConfig
 from wheelsched.core.duration import MILLISECOND, SECOND
+from wheelsched.core.overdue import lateness_of
+from wheelsched.core.partition import PARTITIONS
 from wheelsched.daemon.database import Operator, open_operator, read_schema
 from wheelsched.errors import StoreError, StoreUnavailable
 from wheelsched.ports import Hint
@@ -62,6 +64,7 @@ async def _findings(url: str) -> AsyncGenerator[Finding, None]:
             yield await _check_round_trip(operator)
             yield _check_clock(operator)
             yield await _check_leases(operator)
+            yield await _check_arming(operator)
             yield await _check_drafts(operator)
         yield await _check_hints(url)
     except StoreError as error:
@@ -136,6 +139,26 @@ async def _check_leases(operator: Operator) -> Finding:
         detail = f"{detail}, {len(expired)} leases have expired"
         advice = "ask again in ten seconds; if it stays so, look into the logs of the shards"
     return _finding("leases", detail, advice)
+
+
+async def _check_arming(operator: Operator) -> Finding:
+    """Timers and retries that are due are armed, in every partition."""
+    unarmed = await operator.stores.timers.oldest_unarmed(range(PARTITIONS))
+    now_us = operator.clock.now_us()
+    late = lateness_of(unarmed, now_us)
+    if not late.is_alarming:
+        return Finding(subject="arming", detail=str(late))
+    stuck = [each.partition for each in unarmed if lateness_of([each], now_us).is_alarming]
+    survey = await operator.stores.leases.survey()
+    owners = {each.owner for each in survey.partitions if each.partition in stuck}
+    shards = ", ".join(sorted(str(owner) if owner else "no shard" for owner in owners))
+    return Finding(
+        subject="arming",
+        verdict=Verdict.BAD,
+        detail=f"{late}; {len(stuck)} partitions are late, owned by {shards}",
+        advice="jobs in these partitions do not fire: look into the logs of their shards for "
+        "sweep.slow, store.awaited and job.set_aside, and restart a shard that does not recover",
+    )
 
 
 async def _check_drafts(operator: Operator) -> Finding:

@@ -50,6 +50,7 @@ def read_condition(families: Iterable[Metric]) -> Condition:
         lateness_p99_ms=_quantile_ms(found.get("wheelsched_lateness_seconds")),
         armed=_value(found.get("wheelsched_armed_runs")),
         in_flight=_value(found.get("wheelsched_in_flight_runs")),
+        unready_partitions=_value(found.get("wheelsched_unready_partitions")),
     )
 
 

@@ -132,7 +132,7 @@ async def _probe(config: ProbeConfig, vitals: Vitals, machine: SystemClock) -> A
 
 async def _tell_when_ready(shard: Shard, on_ready: Callable[[str], None]) -> None:
     machine = SystemClock()
-    while shard.vitals.missing(machine.now_ns() // 1_000):
+    while shard.vitals.missing_to_begin(machine.now_ns() // 1_000):
         await machine.sleep(LOOK_NS)
     on_ready(shard.address or "")
 

@@ -139,6 +139,10 @@ class QuotaExceeded(StoreError):
         self.new = new  # the jobs that were too many
 
 
+class TooManyRuns(StoreError):
+    """too many runs of the job were asked for and are not finished: none was added"""
+
+
 class TenantNotFound(StoreError):
     """there is no such tenant"""
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from wheelsched.core.model import Attempt, Run, RunKey, Trigger
+from wheelsched.core.request import MAX_REQUESTED
 from wheelsched.ports.runs import Settled
 from wheelsched.ports.tenants import Caller
 
@@ -55,11 +56,14 @@ class HistoryStore(Protocol):
     ) -> list[Run]:
         """The runs out of attempts, oldest first, after the last of a page."""
 
-    async def request(self, caller: Caller, runs: Sequence[RequestedRun]) -> list[RunKey]:
+    async def request(
+        self, caller: Caller, runs: Sequence[RequestedRun], most: int = MAX_REQUESTED
+    ) -> list[RunKey]:
         """Puts the runs of one request in line for their first attempt, and gives their keys.
 
         All are put in line or none is, and all are of one job. Where another run is due at one
-        of their instants, all move to later ones. Raises `JobNotFound`.
+        of their instants, all move to later ones. Raises `JobNotFound`, and `TooManyRuns` when
+        with them more than `most` runs of the job would wait, or be tried again.
         """
 
     async def cancel(self, caller: Caller, key: RunKey) -> bool:

@@ -3,7 +3,7 @@
 Invariant: an outcome changes a run only under the token that its attempt was given.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -64,10 +64,17 @@ class RunStore(Protocol):
         """
 
     async def list_unfinished(
-        self, lease: Lease, partitions: Collection[int], limit: int, after: RunKey | None = None
+        self,
+        lease: Lease,
+        partitions: Collection[int],
+        limit: int,
+        after: Mapping[int, RunKey] | None = None,
     ) -> list[RunKey]:
-        """The unfinished runs of partitions that the shard owns, after the last of a page:
-        armed, running, and those that wait for an attempt. What they are, `recheck` says."""
+        """The unfinished runs of partitions that the shard owns: armed, running, and those that
+        wait for an attempt. What they are, `recheck` says.
+
+        Of each partition at most `limit`, by due time; those after the run that is given for it.
+        """
 
     async def adopt(self, lease: Lease, adoptions: Sequence[Adoption]) -> set[RunKey]:
         """Makes unfinished runs the shard's own, and gives those that were *not* won."""

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Job, Lane, Run, RunKey
+from wheelsched.core.overdue import Unarmed
 from wheelsched.ports.leases import Lease
 
 UUID_BYTES = 16
@@ -106,6 +107,9 @@ class TimerStore(Protocol):
     ) -> Horizon:
         """The timers and retries of these jobs up to an instant; of the jobs that are given with
         another one, only the retries after that."""
+
+    async def oldest_unarmed(self, partitions: Collection[int]) -> list[Unarmed]:
+        """What has waited longest to be armed in each of the partitions, whoever owns it."""
 
     async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
         """The definitions of these jobs, without those that are gone."""

@@ -1,9 +1,9 @@
 """Stage *acquire*: keeps the shard's lease, and its fair share of the partitions.
 
 Invariant: the lease is renewed whatever else happens, and trusted only as far as a renewal that
-the database confirmed reaches. A partition is taken only when nobody owns it, given up only when
-its share belongs to a shard that lives, and a shard is declared dead only when its lease has
-expired and stood still for a whole TTL of our own clock.
+the database confirmed reaches. A partition is taken only when nobody owns it, and given up only
+when its share belongs to a shard that lives, or its runs cannot be read here. A shard is declared
+dead only when its lease has expired and stood still for a whole TTL of our own clock.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from wheelsched.core.partition import share_of
 from wheelsched.errors import LeaseLost, StoreError
 from wheelsched.ports import ShardView, Survey
 from wheelsched.shard.context import Context
+from wheelsched.shard.orphans import Orphans
 
 log = structlog.get_logger("wheelsched.shard")
 
@@ -48,6 +49,7 @@ class Acquire:
         self._woken = asyncio.Event()
         self._alarm = context.machine.alarm(self._woken.set)
         self._is_leaving = False
+        self._orphans = Orphans()
         self._interval_ns = context.tenure.terms.ttl_us * 1_000 // RENEWALS_PER_TTL
 
     def look_soon(self) -> None:
@@ -174,14 +176,27 @@ class Acquire:
         share = share_of(own_id, staying)
         free = {each.partition for each in survey.partitions if each.owner is None}
         ours = {each.partition for each in survey.partitions if each.owner == own_id}
-        wanted = (share & free) | (ours - tenure.partitions)
+        orphans = self._orphans.among(free, tenure.now_us())
+        wanted = self._orphans.without_given_up(share & free) | orphans | (ours - tenure.partitions)
         if wanted:
             owned = await self._context.stores.leases.acquire(tenure.lease, wanted)
             gained = tenure.gain(owned)
             log.info("partitions.gained", count=len(gained))
+            self._orphans.taken(orphans & set(gained), tenure.now_us())
             self._outlets.gained(gained)
+        await self._give_up_unready()
         awake = {shard.shard_id for shard in survey.shards if not shard.is_expired}
-        surplus = (tenure.partitions & ours) - share
+        surplus = (tenure.partitions & ours) - share - self._orphans.kept(tenure.now_us())
         given = frozenset().union(*(share_of(other, staying) for other in awake - {own_id}))
         if surplus & given:
             await self._outlets.hand_over(surplus & given)
+
+    async def _give_up_unready(self) -> None:
+        """Lets others try partitions whose unfinished runs this shard cannot read."""
+        tenure = self._context.tenure
+        most_us = self._context.config.give_up_us
+        stuck = {p for p, unready_us in tenure.unready_us().items() if unready_us > most_us}
+        if stuck:
+            log.error("partitions.given_up", count=len(stuck))
+            self._orphans.given_up(stuck, tenure.now_us())
+            await self._outlets.hand_over(stuck)

@@ -116,7 +116,7 @@ class Arm:
         now_us = self._context.clock.now_us()
         self._look_ahead(now_us)
         self._gather(now_us)
-        waiting = self._retries.take(now_us + self._lead.us, min(BATCH, self._room))
+        waiting = self._retries.take(now_us + self._lead.us, min(BATCH, self._room_for_retries))
         chunk = heapq.heappop(self._chunks)[2] if self._chunks else []
         self._gathered.difference_update(chunk)
         if not waiting and not chunk:
@@ -151,6 +151,12 @@ class Arm:
     def _room(self) -> int:
         """How many more runs may be armed."""
         return max(self._context.config.max_armed - self._context.unfinished.armed_count, 0)
+
+    @property
+    def _room_for_retries(self) -> int:
+        """Half of all: runs that were asked for may wait for very long, and timers may not."""
+        room = self._context.config.max_armed // 2 - self._context.unfinished.armed_count
+        return max(room, 0)
 
     def _look_ahead(self, now_us: int) -> None:
         if now_us - self._forecast_us >= FORECAST_EVERY_US or now_us < self._forecast_us:

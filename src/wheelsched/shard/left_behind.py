@@ -37,6 +37,7 @@ class LeftBehind:
     def __init__(self) -> None:
         self._jobs: dict[UUID, LeftJob] = {}
         self._known: set[RunKey] = set()
+        self._in: dict[int, set[UUID]] = {}  # the jobs that are not lined up, by partition
         self._earliest: list[tuple[int, UUID]] = []  # a heap; some of it was taken up meanwhile
         self._wanted: deque[UUID] = deque()
         self.has_any = asyncio.Event()
@@ -62,8 +63,13 @@ class LeftBehind:
         job = self._jobs.get(key.job_id)
         if job is None:
             self._jobs[key.job_id] = LeftJob(key.job_id, [key], partition)
+            self._in.setdefault(partition, set()).add(key.job_id)
         else:
             job.keys.append(key)
+
+    def noted_in(self, partition: int) -> Collection[UUID]:
+        """The jobs of a partition that are to be lined up when all of its runs were noted."""
+        return self._in.pop(partition, ())
 
     def line_up(self, job_id: UUID) -> None:
         """Lets a job be taken up, now that all of its runs were noted."""
@@ -114,6 +120,8 @@ class LeftBehind:
 
     async def forget(self, clock: Clock, partitions: Collection[int]) -> None:
         """Forgets the jobs of partitions that are ours no more: they are left as they are."""
+        for partition in partitions:
+            self._in.pop(partition, None)
         async for portion in in_portions(clock, self._jobs.items()):
             for job_id, job in portion:
                 if job.partition in partitions:

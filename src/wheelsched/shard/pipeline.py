@@ -27,6 +27,7 @@ from wheelsched.shard.fairness import FairQueue
 from wheelsched.shard.freshness import Freshness
 from wheelsched.shard.handover import HandOver
 from wheelsched.shard.left_behind import Reminder
+from wheelsched.shard.overdue import Overdue
 from wheelsched.shard.portions import in_portions
 from wheelsched.shard.preparation import Preparation
 from wheelsched.shard.retries import Retries
@@ -116,6 +117,7 @@ class Pipeline:
                 self._is_crowded,
             ),
         )
+        self.overdue = Overdue(context)
         self.hand_over = HandOver(context, self.settle, self._forget)
         self.acquire = acquire.Acquire(
             context,
@@ -140,6 +142,7 @@ class Pipeline:
                 self.arm,
                 self.fire,
                 self.settle,
+                self.overdue,
             ):
                 tasks.create_task(stage.run(), name=type(stage).__name__)
             tasks.create_task(self._keep_gauging(), name="Gauges")
@@ -240,6 +243,9 @@ class Pipeline:
         context, vitals = self._context, self._context.vitals
         vitals.tenure.trusted_until_us = context.tenure.now_us() + context.tenure.trust_left_us
         vitals.tenure.partitions = len(context.tenure.partitions)
+        unready_us = context.tenure.unready_us().values()
+        vitals.tenure.unready_partitions = len(unready_us)
+        vitals.tenure.unready_us = max(unready_us, default=0)
         vitals.runs.wheel_timers = len(self._due_times)
         vitals.runs.armed = context.unfinished.armed_count
         vitals.runs.left_behind = len(context.unfinished.left)

@@ -5,19 +5,24 @@ those of a job taken up before anything new of that job is.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 from uuid import UUID
 
-from msgspec import Struct
+import structlog
+from msgspec import Struct, field
 
 from wheelsched.core.model import Run, RunKey
-from wheelsched.core.partition import partition_of
-from wheelsched.ports import Mark
+from wheelsched.core.partition import PARTITIONS, partition_of
+from wheelsched.errors import StoreTimeout
+from wheelsched.ports import Lease, Mark
 from wheelsched.shard import take_up, watch
 from wheelsched.shard.armed import ArmedRun
 from wheelsched.shard.context import Context
 from wheelsched.shard.left_behind import Reminder
+from wheelsched.shard.patience import FIRST_PAUSE_NS
 from wheelsched.shard.portions import in_portions
 from wheelsched.shard.preparation import Preparation
 from wheelsched.shard.reports import Report, Ruling
@@ -25,8 +30,40 @@ from wheelsched.shard.retries import Retries
 from wheelsched.shard.take_up import TakeUp
 from wheelsched.shard.watch import Watch
 
-PAGE = 5_000  # keys
+log = structlog.get_logger("wheelsched.shard")
+
+PAGE = 5_000  # runs, of all partitions together
 MOST_COMPARED = 20_000  # armed runs; more are compared when the crowd has gone
+
+
+class Page(NamedTuple):
+    """Unfinished runs, and the partitions that have no others."""
+
+    keys: Sequence[RunKey]
+    ended: frozenset[int]
+
+
+class PageSize(Struct):
+    """How much is asked for at once: after a page that took too long a quarter, which grows again
+    while the database keeps up; more slowly each time."""
+
+    partitions: int = PARTITIONS
+    runs: int = field(default_factory=lambda: PAGE)
+    in_time: int = 0  # pages since it changed
+    grows_after: int = 4  # of those
+
+    def shrink(self) -> None:
+        self.partitions = max(self.partitions // 4, 1)
+        self.runs = max(self.runs // 4, 1)
+        self.in_time = 0
+        self.grows_after *= 2
+
+    def grow(self) -> None:
+        self.in_time += 1
+        if self.in_time == self.grows_after:
+            self.partitions = min(2 * self.partitions, PARTITIONS)
+            self.runs = min(2 * self.runs, PAGE)
+            self.in_time = 0
 
 
 class Outlets(Struct, frozen=True):
@@ -88,10 +125,8 @@ class Sweep:
             await self._woken.wait()
             self._woken.clear()
             gained, self._gained = frozenset(self._gained), set()
-            await self._learn(gained)
-            known = gained - self._gained
-            self._context.tenure.ready(known)
-            await self._outlets.load(known & self._context.tenure.partitions)
+            async for page in self._unfinished(gained):
+                await self._learn(page)
 
     async def _keep_in_step(self) -> None:
         """Now and then compares what is known with what the database says.
@@ -146,46 +181,76 @@ class Sweep:
         unfinished = self._context.unfinished
         async for page in self._unfinished(partitions):
             unknown = [
-                key for key in page if not unfinished.knows(key) and key not in unfinished.left
+                key for key in page.keys if not unfinished.knows(key) and key not in unfinished.left
             ]
             if unknown:
                 await self._taker.take_up(unknown)
 
-    async def _learn(self, partitions: Collection[int]) -> None:
-        """Learns of every unfinished run of partitions that were gained.
+    async def _learn(self, page: Page) -> None:
+        """Learns of unfinished runs of partitions that were gained. A partition that was read to
+        its end is ready: new runs of it may be armed.
 
         One that has been given up meanwhile is not looked at, though it may be ours again by now.
         """
         context, unfinished = self._context, self._context.unfinished
-        job_ids: set[UUID] = set()
-        async for page in self._unfinished(partitions):
-            async for keys in in_portions(context.clock, page):
-                for key in keys:
-                    partition = partition_of(key.job_id)
-                    is_ours = context.tenure.holds(partition) and partition not in self._gained
-                    if is_ours and not unfinished.knows(key):
-                        unfinished.left.add(key, partition)
-                        job_ids.add(key.job_id)
-        async for portion in in_portions(context.clock, job_ids):
-            for job_id in portion:
-                unfinished.left.line_up(job_id)
+        async for keys in in_portions(context.clock, page.keys):
+            for key in keys:
+                partition = partition_of(key.job_id)
+                is_ours = context.tenure.holds(partition) and partition not in self._gained
+                if is_ours and not unfinished.knows(key):
+                    unfinished.left.add(key, partition)
+        for partition in page.ended - self._gained:
+            async for job_ids in in_portions(context.clock, unfinished.left.noted_in(partition)):
+                for job_id in job_ids:
+                    unfinished.left.line_up(job_id)
+        known = page.ended - self._gained
+        context.tenure.ready(known)
+        if known:
+            await self._outlets.load(known & context.tenure.partitions)
 
-    async def _unfinished(self, partitions: Collection[int]) -> AsyncIterator[list[RunKey]]:
-        """The unfinished runs of the partitions by the database, page by page."""
-        page = await self._list_unfinished(partitions, None)
-        while page:
-            yield page
-            if len(page) < PAGE:
-                return
-            page = await self._list_unfinished(partitions, page[-1])
+    async def _unfinished(self, partitions: Collection[int]) -> AsyncIterator[Page]:
+        """The unfinished runs of the partitions by the database, page by page.
+
+        A page has some of each partition that was not read to its end. When the database does not
+        give it in time, the next one is of fewer partitions, and has fewer runs.
+        """
+        positions: dict[int, RunKey] = {}
+        left, page = sorted(partitions), PageSize()
+        while left:
+            wanted = left[: page.partitions]
+            limit = max(page.runs // len(wanted), 1)
+            keys = await self._list_unfinished(wanted, limit, positions)
+            if keys is None:
+                page.shrink()
+                left = [*left[len(wanted) :], *wanted]  # the others do not wait for these
+                continue
+            page.grow()
+            self._context.tenure.learned(wanted)
+            found = Counter(partition_of(key.job_id) for key in keys)
+            positions |= {partition_of(key.job_id): key for key in keys}
+            ended = frozenset(partition for partition in wanted if found[partition] < limit)
+            left = [partition for partition in left if partition not in ended]
+            yield Page(keys, ended)
 
     async def _list_unfinished(
-        self, partitions: Collection[int], after: RunKey | None
-    ) -> list[RunKey]:
-        runs = self._context.stores.runs
-        return await self._context.patience.insist_leased(
-            "run.sweep", lambda lease: runs.list_unfinished(lease, partitions, PAGE, after)
-        )
+        self, partitions: Collection[int], limit: int, after: Mapping[int, RunKey]
+    ) -> list[RunKey] | None:
+        """So many runs of each partition; None when that took too long."""
+
+        async def ask(lease: Lease) -> list[RunKey] | None:
+            try:
+                return await self._context.stores.runs.list_unfinished(
+                    lease, partitions, limit, after
+                )
+            except StoreTimeout as error:
+                self._context.vitals.store.count_error(error)
+                log.warning("sweep.slow", partitions=len(partitions), limit=limit)
+                return None
+
+        keys = await self._context.patience.insist_leased("run.sweep", ask)
+        if keys is None:
+            await self._context.patience.pause(FIRST_PAUSE_NS)
+        return keys
 
     async def _take_back(self, runs: Sequence[Run]) -> None:
         """Takes up the runs of a shard that carried them and is gone."""

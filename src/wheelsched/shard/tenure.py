@@ -20,6 +20,7 @@ class Holding(Struct):
 
     epoch: int
     token: int
+    learned_us: int  # when it was gained, or some of its unfinished runs were read
     released_epoch: int = 0  # the last one whose owner released it
     is_ready: bool = False  # its unfinished runs are known: new ones may be armed
 
@@ -76,10 +77,28 @@ class Tenure:
         """Notes what the database says is ours, and gives what was not known to be."""
         gained = [each for each in owned if each.partition not in self._holdings]
         for each in gained:
+            token = first_token(each.epoch)
             self._holdings[each.partition] = Holding(
-                each.epoch, first_token(each.epoch), each.released_epoch
+                each.epoch, token, self.now_us(), each.released_epoch
             )
         return [each.partition for each in gained]
+
+    def learned(self, partitions: Iterable[int]) -> None:
+        """Some of the unfinished runs of these were read: it goes on with them."""
+        now_us = self.now_us()
+        for partition in partitions:
+            if partition in self._holdings:
+                self._holdings[partition].learned_us = now_us
+
+    def unready_us(self) -> dict[int, int]:
+        """The partitions of which nothing new may be armed yet, and for how long none of their
+        unfinished runs were read."""
+        now_us = self.now_us()
+        return {
+            partition: now_us - holding.learned_us
+            for partition, holding in self._holdings.items()
+            if not holding.is_ready
+        }
 
     def ready(self, partitions: Iterable[int]) -> None:
         """Lets new runs be armed, now that the unfinished ones are known."""

@@ -12,6 +12,7 @@ import asyncpg
 from wheelsched.core.audit import asked
 from wheelsched.core.model import Attempt, Run, RunKey
 from wheelsched.core.outcome import Failed
+from wheelsched.core.request import MAX_REQUESTED
 from wheelsched.errors import RunNotFound, RunNotLive
 from wheelsched.ports import Caller, DeadFilter, RequestedRun, Settled
 from wheelsched.store.audit import note
@@ -72,10 +73,14 @@ class PostgresHistory:
             )
         return [decode_run(row) for row in rows]
 
-    async def request(self, caller: Caller, runs: Sequence[RequestedRun]) -> list[RunKey]:
+    async def request(
+        self, caller: Caller, runs: Sequence[RequestedRun], most: int = MAX_REQUESTED
+    ) -> list[RunKey]:
         if not runs:
             return []
-        return await with_days(self._database, partial(request_runs, self._database, caller, runs))
+        return await with_days(
+            self._database, partial(request_runs, self._database, caller, runs, most)
+        )
 
     async def cancel(self, caller: Caller, key: RunKey) -> bool:
         async with self._database.tenant(caller) as connection:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from wheelsched.core.audit import asked
 from wheelsched.core.model import RunKey
-from wheelsched.core.request import moved_past
+from wheelsched.core.request import moved_past, refuse_too_many
 from wheelsched.errors import JobNotFound
 from wheelsched.ports import Caller, RequestedRun
 from wheelsched.store.audit import note
@@ -21,7 +21,7 @@ QUERIES = load_queries("history.sql")
 
 
 async def request_runs(
-    database: Database, caller: Caller, runs: Sequence[RequestedRun], days: Days
+    database: Database, caller: Caller, runs: Sequence[RequestedRun], most: int, days: Days
 ) -> list[RunKey]:
     """Puts the runs of one request in line, and gives their keys."""
     job_id, request_id = runs[0].key.job_id, runs[0].request_id
@@ -33,6 +33,8 @@ async def request_runs(
             if request_id is not None and any(row["request_id"] == request_id for row in taken):
                 return await _made_before(connection, runs)
             due_us = moved_past(due_us, taken[-1]["due_at"])
+        waiting = await connection.fetchval(QUERIES["count_waiting"], job_id, most + 1)
+        refuse_too_many(waiting, len(runs), most)
         days += (due_us[0], due_us[-1])  # others may have moved them past midnight
         await connection.execute(
             QUERIES["request_runs"],

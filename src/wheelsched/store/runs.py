@@ -4,11 +4,10 @@ Invariant: what a sweep gives is of partitions that the shard owns, and it goes 
 token that is newer than all before.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from wheelsched.core.model import RunKey
-from wheelsched.core.partition import partition_of
 from wheelsched.ports import Adoption, Checked, Lease, Settled
 from wheelsched.store.database import Database
 from wheelsched.store.definition import decode_run
@@ -17,7 +16,7 @@ from wheelsched.store.queries import load_queries
 from wheelsched.store.timers import won_keys
 
 QUERIES = load_queries("runs.sql")
-BEFORE_ALL = (-1, 0, UUID(int=0))
+BEFORE_ALL = RunKey(UUID(int=0), 0)
 
 
 class PostgresRuns:
@@ -37,13 +36,21 @@ class PostgresRuns:
         return stale
 
     async def list_unfinished(
-        self, lease: Lease, partitions: Collection[int], limit: int, after: RunKey | None = None
+        self,
+        lease: Lease,
+        partitions: Collection[int],
+        limit: int,
+        after: Mapping[int, RunKey] | None = None,
     ) -> list[RunKey]:
-        position = BEFORE_ALL
-        if after is not None:
-            position = (partition_of(after.job_id), after.due_us, after.job_id)
+        wanted = sorted(partitions)
+        positions = [(after or {}).get(partition, BEFORE_ALL) for partition in wanted]
         rows = await self._database.fetch(
-            QUERIES["list_unfinished"], lease.shard_id, sorted(partitions), *position, limit
+            QUERIES["list_unfinished"],
+            lease.shard_id,
+            wanted,
+            [position.due_us for position in positions],
+            [position.job_id for position in positions],
+            limit,
         )
         return [RunKey(job_id, due_us) for job_id, due_us in rows]
 

@@ -15,6 +15,7 @@ import structlog
 
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import DRAFT_STATES, Job, Lane, Run, RunKey, SkipReason
+from wheelsched.core.overdue import Unarmed
 from wheelsched.errors import KeyTaken
 from wheelsched.ports import Claim, ClaimedRetry, Horizon, Lease, Mark, Retry
 from wheelsched.store.database import Database
@@ -71,6 +72,10 @@ class PostgresTimers:
             versions=array("i", [row["version"] for row in timers]),
             retries=decode_retries(waiting),
         )
+
+    async def oldest_unarmed(self, partitions: Collection[int]) -> list[Unarmed]:
+        rows = await self._database.fetch(QUERIES["oldest_unarmed"], sorted(partitions))
+        return [Unarmed(*row) for row in rows]
 
     async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
         rows = await self._database.fetch(QUERIES["read_jobs"], list(job_ids))

@@ -9,7 +9,7 @@ from wheelsched.core.audit import asked
 from wheelsched.core.duration import MILLISECOND
 from wheelsched.core.model import FINAL_STATES, Attempt, Lane, Run, RunKey, RunState, Trigger
 from wheelsched.core.outcome import Failed
-from wheelsched.core.request import moved_past
+from wheelsched.core.request import MAX_REQUESTED, moved_past, refuse_too_many
 from wheelsched.errors import JobNotFound, RunNotFound, RunNotLive
 from wheelsched.ports import Caller, DeadFilter, RequestedRun, Settled
 from wheelsched.testing.outcomes import settle
@@ -60,7 +60,9 @@ class MemoryHistory:
         ]
         return sorted(found, key=lambda run: position(run.key))[:limit]
 
-    async def request(self, caller: Caller, runs: Sequence[RequestedRun]) -> list[RunKey]:
+    async def request(
+        self, caller: Caller, runs: Sequence[RequestedRun], most: int = MAX_REQUESTED
+    ) -> list[RunKey]:
         if not runs:
             return []
         job_id, request_id = runs[0].key.job_id, runs[0].request_id
@@ -72,6 +74,8 @@ class MemoryHistory:
         due_us = [run.key.due_us for run in runs]
         while taken := [each for each in due_us if RunKey(job_id, each) in self._tables.runs]:
             due_us = moved_past(due_us, taken[-1])
+        waiting = sum(key.job_id == job_id for key in self._tables.retries)
+        refuse_too_many(waiting, len(runs), most)
         for requested, each_us in zip(runs, due_us, strict=True):
             run = Run(
                 job_id=job_id,

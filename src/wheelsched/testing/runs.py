@@ -1,6 +1,7 @@
 """Stages *settle* and *sweep*, in memory. Invariant: as on Postgres, fenced by token."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -33,22 +34,25 @@ class MemoryRuns:
         return stale
 
     async def list_unfinished(
-        self, lease: Lease, partitions: Collection[int], limit: int, after: RunKey | None = None
+        self,
+        lease: Lease,
+        partitions: Collection[int],
+        limit: int,
+        after: Mapping[int, RunKey] | None = None,
     ) -> list[RunKey]:
-        wanted = {
-            partition
-            for partition in partitions
+        found: dict[int, list[RunKey]] = {
+            partition: []
+            for partition in sorted(partitions)
             if self._tables.partitions[partition].owner == lease.shard_id
         }
-        found = [
-            row.run.key
-            for row in self._tables.runs.values()
-            if row.run.state in UNFINISHED_STATES
-            and partition_of(row.run.job_id) in wanted
-            and self._is_known(row)
-            and (after is None or position(row.run.key) > position(after))
-        ]
-        return sorted(found, key=position)[:limit]
+        for key, row in self._tables.runs.items():
+            if row.run.state in UNFINISHED_STATES and self._is_known(row):
+                partition = partition_of(key.job_id)
+                last = (after or {}).get(partition)
+                if partition in found and (last is None or position(key) > position(last)):
+                    found[partition].append(key)
+        pages = (sorted(keys, key=position)[:limit] for keys in found.values())
+        return list(chain.from_iterable(pages))
 
     async def adopt(self, lease: Lease, adoptions: Sequence[Adoption]) -> set[RunKey]:
         if not adoptions:
@@ -91,6 +95,6 @@ class MemoryRuns:
         return row.run.due_us >= mark_us or row.run.key in self._tables.retries
 
 
-def position(key: RunKey) -> tuple[int, int, bytes]:
-    """The order of a sweep."""
-    return partition_of(key.job_id), key.due_us, key.job_id.bytes
+def position(key: RunKey) -> tuple[int, bytes]:
+    """The order of a sweep in one partition."""
+    return key.due_us, key.job_id.bytes

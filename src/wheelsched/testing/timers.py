@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from wheelsched.core.model import Job, JobState, Run, RunKey, RunState, SkipReason
+from wheelsched.core.overdue import Unarmed
 from wheelsched.core.partition import partition_of
 from wheelsched.ports import (
     NEVER_US,
@@ -57,6 +58,24 @@ class MemoryTimers:
             if retry.retry_at_us > since_us.get(retry.key.job_id, 0)
         )
         return replace(horizon, retries=tuple(newer))
+
+    async def oldest_unarmed(self, partitions: Collection[int]) -> list[Unarmed]:
+        due_us: dict[int, list[int]] = {partition: [] for partition in partitions}
+        retry_us: dict[int, list[int]] = {partition: [] for partition in partitions}
+        for job_id, timer in self._tables.timers.items():
+            if timer.due_us is not None and (partition := partition_of(job_id)) in due_us:
+                due_us[partition].append(timer.due_us)
+        for key, retry_at_us in self._tables.retries.items():
+            if retry_at_us is not None and (partition := partition_of(key.job_id)) in retry_us:
+                retry_us[partition].append(retry_at_us)
+        return [
+            Unarmed(
+                partition,
+                min(due_us[partition], default=None),
+                min(retry_us[partition], default=None),
+            )
+            for partition in sorted(partitions)
+        ]
 
     async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
         return [self._tables.jobs[job_id] for job_id in job_ids if job_id in self._tables.jobs]

@@ -35,6 +35,7 @@ class ShardAnswer(Struct, frozen=True, kw_only=True):
     lateness_p99_ms: float | None = None
     armed: int | None = None
     in_flight: int | None = None
+    unready_partitions: int | None = None  # nothing of these fires yet
     breakers: Annotated[
         list[BreakerAnswer],
         Meta(description="at most 100; those of the caller's tenant, and of all for operators"),

@@ -1,7 +1,7 @@
 """A shard dies with many armed runs: what the next owner does first."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 import pytest
 from tests.unit.shard.world import START_US, World
@@ -158,7 +158,10 @@ async def test_runs_of_one_job_on_many_pages_are_taken_up_all(
     list_unfinished, recheck = runs.list_unfinished, runs.recheck
 
     async def list_slowly(
-        lease: Lease, partitions: Collection[int], limit: int, after: RunKey | None = None
+        lease: Lease,
+        partitions: Collection[int],
+        limit: int,
+        after: Mapping[int, RunKey] | None = None,
     ) -> list[RunKey]:
         await world.clock.sleep(100_000_000)
         return await list_unfinished(lease, partitions, limit, after)

@@ -67,6 +67,9 @@ LIMIT $6;
 -- they are taken; and the job is not removed meanwhile.
 SELECT job_id FROM jobs WHERE job_id = $1 FOR NO KEY UPDATE;
 
+-- name: count_waiting
+SELECT count_waiting($1, $2);
+
 -- name: list_taken
 SELECT due_at, request_id FROM runs
 WHERE job_id = $1 AND due_at = ANY ($2::timestamptz[])

@@ -1,34 +1,35 @@
 -- name: list_unfinished
--- Live runs, whoever armed them: those armed for a first attempt lie after the mark of their
--- partition, and the others are in retries.
-SELECT page.job_id, page.due_at FROM partitions
+-- Of each partition so many live runs after a position, whoever armed them: those armed for a first
+-- attempt lie after the mark of their partition, and all others are in retries. Each partition is
+-- read from its position on and no further than it is asked for, so that all pages together read
+-- every row once.
+SELECT page.job_id, page.due_at
+FROM unnest($2::smallint[], $3::timestamptz[], $4::uuid[]) AS given (partition, due_at, job_id)
+JOIN partitions ON partitions.partition = given.partition
 CROSS JOIN LATERAL (
     (
         SELECT runs.job_id, runs.due_at FROM runs
-        WHERE runs.partition = partitions.partition
-          AND runs.due_at >= partitions.live_since
-          AND (runs.partition, runs.due_at, runs.job_id) > ($3::smallint, $4::timestamptz, $5::uuid)
+        WHERE runs.partition = given.partition
+          AND runs.due_at >= greatest(partitions.live_since, given.due_at)
+          AND (runs.due_at, runs.job_id) > (given.due_at, given.job_id)
           AND runs.state IN ('armed', 'running', 'retrying')
+          AND NOT runs.had_retry
         ORDER BY runs.due_at, runs.job_id
-        LIMIT $6
+        LIMIT $5
     )
     UNION ALL
     (
-        SELECT runs.job_id, runs.due_at FROM retries
-        JOIN runs ON runs.job_id = retries.job_id AND runs.due_at = retries.due_at
-        WHERE retries.partition = partitions.partition
-          AND runs.due_at < partitions.live_since
-          AND (runs.partition, runs.due_at, runs.job_id) > ($3::smallint, $4::timestamptz, $5::uuid)
-          AND runs.state IN ('armed', 'running', 'retrying')
-        ORDER BY runs.due_at, runs.job_id
-        LIMIT $6
+        SELECT retries.job_id, retries.due_at FROM retries
+        WHERE retries.partition = given.partition
+          AND (retries.due_at, retries.job_id) > (given.due_at, given.job_id)
+        ORDER BY retries.due_at, retries.job_id
+        LIMIT $5
     )
+    ORDER BY due_at, job_id
+    LIMIT $5
 ) AS page
-WHERE partitions.partition = ANY ($2::smallint[])
-  AND partitions.partition >= $3::smallint
-  AND partitions.owner = $1
-ORDER BY partitions.partition, page.due_at, page.job_id
-LIMIT $6;
+WHERE partitions.owner = $1
+ORDER BY given.partition, page.due_at, page.job_id;
 
 -- name: adopt
 -- The run goes on under its new owner's token; an outcome with the old one is stale from here.

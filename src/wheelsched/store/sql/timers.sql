@@ -20,6 +20,9 @@ SELECT job_id, due_at, retry_at
 FROM unnest($1::uuid[], $3::timestamptz[]) AS given (job_id, since) JOIN retries USING (job_id)
 WHERE retry_at > given.since AND retry_at <= $2;
 
+-- name: oldest_unarmed
+SELECT partition, due_at, retry_at FROM oldest_unarmed($1);
+
 -- name: read_jobs
 SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at
 FROM jobs
