@@ -63,7 +63,7 @@ sim: setup ## 10,000 simulated clusters, and the wheels against their models; SE
 
 faults: setup ## every fault on real processes, 40 minutes; ONLY=SIGSTOP SOAK=3600 HOT=100000 MILLION=1000000
 	FAULTS_SOAK=$(or $(SOAK),180) FAULTS_HOT=$(or $(HOT),100000) \
-	FAULTS_MILLION=$(or $(MILLION),1000000) \
+	FAULTS_MILLION=$(or $(MILLION),1000000) FAULTS_BACKLOG=$(or $(BACKLOG),100000) \
 	$(BIN)/python -m tests.faults --only "$(ONLY)" --table build/faults.md
 
 # Minutes find little that the tests do not; SECONDS=3600 is a night for all of them.

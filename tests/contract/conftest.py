@@ -63,6 +63,7 @@ class World:
         self.leases, self.timers, self.runs = shard.leases, shard.timers, shard.runs
         self.jobs, self.history, self.tenants = api.jobs, api.history, api.tenants
         self.idempotency = api.idempotency
+        self.api_timers = api.timers
         self.shard_tenants = shard.tenants
         self.caller, self.other = Caller(uuid4(), "somebody"), Caller(uuid4(), "another")
         self.now_us = time.time_ns() // 1_000_000 * 1_000

@@ -9,7 +9,7 @@ from tests.contract.conftest import ALL, MINUTE_US, World
 from wheelsched.core.duration import DAY
 from wheelsched.core.model import Job, Lane, RunKey, RunState, Trigger, requested_due_us
 from wheelsched.core.outcome import Failed
-from wheelsched.errors import JobNotFound, RunNotFound, RunNotLive
+from wheelsched.errors import JobNotFound, RunNotFound, RunNotLive, TooManyRuns
 from wheelsched.ports import Adoption, ClaimedRetry, DeadFilter, Lease, RequestedRun, Retry
 
 
@@ -72,6 +72,37 @@ async def test_a_backfill_remembers_what_it_stands_for(world: World) -> None:
     run, _ = await world.history.get_run(world.caller, key)
     assert (run.trigger, run.scheduled_us) == (Trigger.BACKFILL, hole_us)
     assert run.lane is Lane.LATE
+
+
+async def test_a_job_has_a_bound_of_unfinished_requested_runs(world: World) -> None:
+    job, other = [await world.register(world.now_us, name) for name in ("one", "other")]
+    lease = await world.own_all()
+
+    def wanted(job: Job, count: int, request_id: UUID | None = None) -> list[RequestedRun]:
+        instants = [requested_due_us(world.now_us, index) for index in range(count)]
+        return [
+            RequestedRun(
+                key=RunKey(job.job_id, due_us), trigger=Trigger.BACKFILL, request_id=request_id
+            )
+            for due_us in instants
+        ]
+
+    request_id = uuid4()
+    made = await world.history.request(world.caller, wanted(job, 3, request_id), most=4)
+    with pytest.raises(TooManyRuns, match=r"at most 4 .* it has 3, and 2 more"):
+        await world.history.request(world.caller, wanted(job, 2), most=4)
+    assert await world.history.request(world.caller, wanted(job, 3, request_id), most=4) == made
+    assert len(await world.runs.list_unfinished(lease, ALL, 10)) == 3
+    await world.history.request(world.caller, wanted(job, 1), most=4)
+    with pytest.raises(TooManyRuns):
+        await world.history.request(world.caller, wanted(job, 1), most=4)
+    await world.history.request(world.caller, wanted(other, 4), most=4)
+    again = ClaimedRetry(made[0], made[0].due_us, world.token())
+    await world.timers.arm_retries(lease, [again])
+    with pytest.raises(TooManyRuns):  # an armed one is unfinished
+        await world.history.request(world.caller, wanted(job, 1), most=4)
+    await world.runs.settle([world.settled(made[0], again.token, RunState.SUCCEEDED)])
+    await world.history.request(world.caller, wanted(job, 1), most=4)
 
 
 async def test_nobody_requests_runs_of_anothers_job(world: World) -> None:

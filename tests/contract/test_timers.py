@@ -5,6 +5,7 @@ from tests.contract.conftest import ALL, MINUTE_US, World
 
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import JobState, Lane, RunKey, RunState, SkipReason
+from wheelsched.core.overdue import Unarmed
 from wheelsched.core.partition import partition_of
 from wheelsched.errors import FenceRaised, LeaseLost
 from wheelsched.ports import NEVER_US, Adoption, ClaimedRetry, ClaimedRun, Retry
@@ -236,6 +237,47 @@ async def test_a_retry_needs_the_lease(world: World) -> None:
     with pytest.raises(LeaseLost):
         await world.timers.arm_retries(lease, [ClaimedRetry(key, world.now_us, world.token())])
     assert await world.state(key) is RunState.RETRYING
+
+
+async def test_of_a_job_that_was_read_before_only_newer_retries_are_reloaded(world: World) -> None:
+    one, two = [await world.register(world.now_us, name) for name in ("one", "two")]
+    lease = await world.own_all()
+    retries = {}
+    for job in (one, two):
+        key, token = await world.arm(lease, job, world.now_us)
+        retry = Retry(key, world.now_us + 5)
+        failed = world.settled(key, token, RunState.RETRYING, retry_at_us=retry.retry_at_us)
+        await world.runs.settle([failed])
+        retries[job.job_id] = retry
+    until_us = world.now_us + MINUTE_US
+    for since_us, found in ((4, [one, two]), (5, [two])):
+        known_us = {one.job_id: world.now_us + since_us}
+        horizon = await world.timers.reload(retries, until_us, known_us)
+        assert set(horizon.retries) == {retries[job.job_id] for job in found}
+        assert len(horizon) == 2
+
+
+async def test_the_oldest_of_what_waits_to_be_armed_is_found_in_each_partition(
+    world: World,
+) -> None:
+    """Whoever owns it, and whoever asks: a shard, or an API that speaks for no tenant."""
+    job = await world.register(world.now_us)
+    partition = partition_of(job.job_id)
+    others = [other for other in ALL if other != partition][:3]
+    for timers in (world.timers, world.api_timers):
+        found = {each.partition: each for each in await timers.oldest_unarmed([partition, *others])}
+        assert found[partition] == Unarmed(partition, world.now_us, None)
+        assert found.keys() == {partition, *others}
+        assert all(found[other] == Unarmed(other, None, None) for other in others)
+    lease = await world.own_all()
+    key, token = await world.arm(lease, job, world.now_us)
+    failed = world.settled(key, token, RunState.RETRYING, retry_at_us=world.now_us + 5)
+    await world.runs.settle([failed])
+    (waiting,) = await world.timers.oldest_unarmed([partition])
+    assert waiting == Unarmed(partition, world.now_us + MINUTE_US, world.now_us + 5)
+    await world.timers.arm_retries(lease, [ClaimedRetry(key, world.now_us + 5, world.token())])
+    await world.jobs.pause(world.caller, job.job_id)
+    assert await world.timers.oldest_unarmed([partition]) == [Unarmed(partition, None, None)]
 
 
 async def test_reloading_reads_these_jobs_and_no_others(world: World) -> None:

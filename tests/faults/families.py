@@ -1,6 +1,6 @@
 """Every scenario, by family."""
 
-from tests.faults import database, fleet, freezes, kills, million, network, soak, workers
+from tests.faults import backlog, database, fleet, freezes, kills, million, network, soak, workers
 
 FAMILIES = (
     kills.SCENARIOS,
@@ -9,6 +9,7 @@ FAMILIES = (
     network.SCENARIOS,
     workers.SCENARIOS,
     fleet.SCENARIOS,
+    backlog.SCENARIOS,
     [soak.SCENARIO],
     million.SCENARIOS,
 )

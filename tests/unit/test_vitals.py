@@ -1,6 +1,7 @@
 import pytest
 
 from wheelsched.core.model import Lane, RunState, SkipReason
+from wheelsched.core.overdue import Lateness
 from wheelsched.errors import LeaseLost, StoreTimeout
 from wheelsched.vitals import Vitals
 
@@ -50,3 +51,32 @@ def test_a_new_shard_lacks_everything() -> None:
 @pytest.mark.parametrize(("now_us", "missing"), [(999, []), (1_000, ["lease"])])
 def test_a_shard_is_ready_while_it_trusts_its_lease(now_us: int, missing: list[str]) -> None:
     assert ready().missing(now_us) == missing
+
+
+@pytest.mark.parametrize(("unready_us", "missing"), [(9_000_000, []), (11_000_000, ["sweep"])])
+def test_a_shard_that_cannot_read_a_partition_is_not_ready(
+    unready_us: int, missing: list[str]
+) -> None:
+    """A hand-over takes a second, and makes nobody unready."""
+    vitals = ready()
+    vitals.tenure.unready_us = unready_us
+    assert vitals.missing(0) == missing
+    assert vitals.missing_to_begin(0) == []
+
+
+@pytest.mark.parametrize(
+    ("late", "missing"),
+    [
+        (Lateness(29_000_000, 0), []),
+        (Lateness(31_000_000, 0), ["arm"]),
+        (Lateness(0, 299_000_000), []),
+        (Lateness(0, 301_000_000), ["arm"]),
+    ],
+)
+def test_a_shard_is_not_ready_while_what_is_due_is_not_armed(
+    late: Lateness, missing: list[str]
+) -> None:
+    vitals = ready()
+    vitals.store.unarmed = late
+    assert vitals.missing(0) == missing
+    assert vitals.missing_to_begin(0) == []

@@ -1,9 +1,10 @@
 from typing import NoReturn
 
 import pytest
-from tests.api import Api, document
+from tests.api import Api, document, machine_us, serve
 
 from wheelsched.errors import StoreUnavailable
+from wheelsched.testing import MemoryStore
 
 
 async def test_probes_need_no_token(api: Api) -> None:
@@ -22,6 +23,21 @@ async def test_without_its_database_the_process_lives_and_is_not_ready(
     monkeypatch.setattr(api.stores.leases, "read_clock", fail)
     assert (await api.get("/readyz")).status == 503
     assert (await api.get("/healthz")).status == 200
+
+
+async def test_it_is_not_ready_while_timers_are_due_and_nobody_arms_them() -> None:
+    """It asks for that every few seconds at most."""
+    now_us = machine_us()
+    store = MemoryStore(lambda: now_us)
+    async with serve(store, store, now_us=lambda: now_us) as api:
+        await api.create(schedule="every 1m")
+        assert (await api.get("/readyz")).status == 200
+        now_us += 120_000_000
+        assert (await api.get("/readyz")).status == 200
+        await api.clock.advance(5_000_000_000)
+        late = await api.get("/readyz", token=None)
+        assert (late.status, late.body["state"]) == (503, "late")
+        assert late.body["detail"] == "the oldest timer that is not armed was due 60 s ago"
 
 
 async def test_every_answer_has_a_request_id(api: Api) -> None:

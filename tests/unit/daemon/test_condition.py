@@ -20,8 +20,11 @@ def condition_of(vitals: Vitals) -> Condition:
 def test_a_shard_says_how_much_it_has_and_how_late_it_is() -> None:
     vitals = Vitals()
     vitals.runs.armed, vitals.runs.in_flight = 7, 3
+    vitals.tenure.unready_partitions = 2
     vitals.runs.lateness.observe_many([900] * 98 + [4_000, 40_000])
-    assert condition_of(vitals) == Condition(lateness_p99_ms=5.0, armed=7, in_flight=3)
+    assert condition_of(vitals) == Condition(
+        lateness_p99_ms=5.0, armed=7, in_flight=3, unready_partitions=2
+    )
 
 
 def test_one_that_has_sent_nothing_is_not_late() -> None:
