@@ -1,11 +1,13 @@
 """Jobs and runs as they go over the wire.
 
-Invariant: what is written of a job, sent back as a document, makes the same job.
+Invariant: what is written of a job, sent back as a patch, leaves it as it is. Values of sensitive
+headers are masked in every answer.
 """
 
 from collections.abc import Sequence
 
 from msgspec import convert
+from msgspec.structs import replace
 
 from wheelsched.api.drafts import draft_answer
 from wheelsched.core.compile import compile_schedule
@@ -13,6 +15,7 @@ from wheelsched.core.dialects import dialect_warnings
 from wheelsched.core.duration import MILLISECOND, format_duration
 from wheelsched.core.model import Attempt, Draft, Job, JobState, Run, RunKey, format_run_id
 from wheelsched.core.outcome import told
+from wheelsched.core.sensitive import mask_headers
 from wheelsched.core.spec import Schedule
 from wheelsched.core.written import Policies, write_policies
 from wheelsched.wire.instant import instant, instant_or_none
@@ -38,6 +41,8 @@ def job_answer(job: Job | Draft, now_us: int, too_late: Sequence[RunKey] = ()) -
     if isinstance(job, Draft):
         return draft_answer(job)
     written = document_of(job)
+    target = replace(written.target, headers=mask_headers(job.target.headers))
+    written = replace(written, target=target)
     coming_us = schedule_of(job).next_after(now_us) if job.state is JobState.ACTIVE else None
     return JobAnswer(
         job_id=job.job_id,
@@ -54,7 +59,7 @@ def job_answer(job: Job | Draft, now_us: int, too_late: Sequence[RunKey] = ()) -
 
 
 def document_of(job: Job) -> JobDocument:
-    """The document of a job, with every default written out."""
+    """The document of a job, with every default written out and no value masked."""
     spec = job.spec
     policies = write_policies(
         Policies(

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from wheelsched.api.intake import Intake
 from wheelsched.api.judging import NO_JITTER
@@ -16,6 +17,7 @@ from wheelsched.core.duration import format_duration
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.model import DEFAULT_IDEMPOTENCY_KEY, Draft
 from wheelsched.core.policy import DEFAULT_TIMEOUT_US
+from wheelsched.core.sensitive import mask_headers, mask_user_info
 from wheelsched.ports import Registration
 from wheelsched.wire.instant import instant
 from wheelsched.wire.job import (
@@ -52,7 +54,7 @@ def draft_answer(draft: Draft) -> JobAnswer:
         error=draft.error,
         schedule=written.raw("schedule"),
         timezone=written.read("timezone", str, "UTC"),
-        target=written.read("target", TargetDocument, TargetDocument(url="")),
+        target=_masked(written.read("target", TargetDocument, TargetDocument(url=""))),
         payload=written.raw("payload"),
         misfire=written.read("misfire", MisfireDocument, MisfireDocument()),
         overlap=written.read("overlap", OverlapDocument, OverlapDocument()),
@@ -69,6 +71,12 @@ def draft_answer(draft: Draft) -> JobAnswer:
         paused_at=None,
         next_run_at=None,
     )
+
+
+def _masked(target: TargetDocument) -> TargetDocument:
+    """A target as readers see it: nobody has refused a URL with a password in it yet."""
+    headers = target.headers and mask_headers(target.headers)
+    return replace(target, url=mask_user_info(target.url), headers=headers)
 
 
 class _Written:

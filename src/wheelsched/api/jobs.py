@@ -18,8 +18,10 @@ from wheelsched.api.merging import merge
 from wheelsched.api.operation import JSON, MERGE_PATCH, Answer, Call, NoQuery, Operation
 from wheelsched.api.pages import PageQuery, cut
 from wheelsched.api.surroundings import Surroundings
+from wheelsched.api.targets import keep_hidden
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.model import Draft, Job, JobState
+from wheelsched.core.sensitive import MASK
 from wheelsched.errors import (
     InvalidParameter,
     JobChanged,
@@ -96,7 +98,8 @@ class Jobs:
                 path="/jobs/{job_id}",
                 summary="Edit a job by a merge patch of its document",
                 description="Objects are merged, and null removes (RFC 7396); but `payload` and "
-                "`schedule` are values, which are replaced whole by what is written, nulls too.",
+                "`schedule` are values, which are replaced whole by what is written, nulls too. "
+                f"`{MASK}` as the value of a sensitive header keeps the stored value.",
                 scope=Scope.WRITE,
                 handle=self.edit,
                 body=bytes,
@@ -170,6 +173,8 @@ class Jobs:
     def _edited(self, before: Job, call: Call[NoQuery, bytes]) -> Edit:
         written = Raw(msgspec.json.encode(document_of(before)))
         document = read_strictly(bytes(merge(written, Raw(call.body), VALUES)), DOCUMENT)
+        target = keep_hidden(document.target, before.target)
+        document = msgspec.structs.replace(document, target=target)
         return Intake(call.now_us, self._rules).edit(before, document)
 
 

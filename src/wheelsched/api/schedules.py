@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from zoneinfo import ZoneInfo
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from wheelsched.api.answers import schedule_of
 from wheelsched.api.identities import Identities
@@ -15,11 +16,15 @@ from wheelsched.api.intake import Intake
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.api.reading import read_query_us
 from wheelsched.api.surroundings import Surroundings
+from wheelsched.api.targets import keep_hidden
 from wheelsched.api.waiting import Waiting
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.explain import explain
+from wheelsched.core.fields import escaped
 from wheelsched.core.model import Job
-from wheelsched.ports import HistoryStore, JobStore
+from wheelsched.core.sensitive import hidden_changes, is_sensitive
+from wheelsched.core.target import HEADERS_POINTER
+from wheelsched.ports import HistoryStore, JobFilter, JobStore
 from wheelsched.wire.instant import Instant, instant
 from wheelsched.wire.job import JobDocument
 from wheelsched.wire.schedule import DueAnswer, ExplainAnswer, NextAnswer, PreviewAnswer
@@ -121,7 +126,11 @@ class Schedules:
     async def preview(self, call: Call[NoQuery, JobDocument]) -> Answer:
         job_id = Identities(call.now_us, call.seed, self._surroundings.random).next()
         intake = Intake(call.now_us, self._rules)
-        job = intake.register(call.body, job_id, call.caller.tenant_id).job
+        document, registered = call.body, await self._registered(call)
+        if registered is not None:
+            target = keep_hidden(document.target, registered.target)
+            document = replace(document, target=target)
+        job = intake.register(document, job_id, call.caller.tenant_id).job
         explained = explain(job.spec, job_id, now_us=call.now_us, count=PREVIEWED)
         coming = [DueAnswer(utc=due.utc, local=due.local) for due in explained.next_times]
         return Answer(
@@ -129,8 +138,27 @@ class Schedules:
                 words=explained.words,
                 next_times=coming,
                 warnings=list(explained.warnings),
+                hidden_changes=_hidden_changes(job, registered),
             )
         )
+
+    async def _registered(self, call: Call[NoQuery, JobDocument]) -> Job | None:
+        """The job that a previewed document would change.
+
+        Only for those who may write: others could guess hidden values until one is unchanged.
+        """
+        headers = call.body.target.headers or {}
+        if Scope.WRITE not in call.scopes or not any(map(is_sensitive, headers)):
+            return None
+        found = await self._jobs.list_jobs(call.caller, JobFilter(name=call.body.name), 1)
+        return found[0] if found and isinstance(found[0], Job) else None
+
+
+def _hidden_changes(job: Job, registered: Job | None) -> list[str] | None:
+    if registered is None:
+        return None
+    names = hidden_changes(job.target.headers, registered.target.headers)
+    return [f"{HEADERS_POINTER}/{escaped(name)}" for name in names]
 
 
 def _coming(job: Job, now_us: int, count: int) -> list[DueAnswer]:

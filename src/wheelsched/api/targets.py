@@ -6,12 +6,15 @@ address is written out. Where a name leads is decided at each connection.
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from wheelsched.api.problem_list import ProblemList
 from wheelsched.core.egress import EgressRules
-from wheelsched.core.fields import shown
+from wheelsched.core.fields import escaped, shown
 from wheelsched.core.model import Target
-from wheelsched.core.target import check_headers, check_method, check_url
-from wheelsched.errors import FieldOutOfRange
+from wheelsched.core.sensitive import MASK, masked_names, restore_headers
+from wheelsched.core.target import HEADERS_POINTER, check_headers, check_method, check_url
+from wheelsched.errors import FieldOutOfRange, InvalidDocument, InvalidHeader
 from wheelsched.wire.job import TargetDocument
 
 MAX_BATCH: Final = 1_000
@@ -24,6 +27,7 @@ def judge_target(written: TargetDocument, rules: EgressRules) -> Target:
     problems.note(check_url, written.url, rules)
     problems.note(check_method, method)
     problems.note(check_headers, written.headers or {})
+    problems.note(_refuse_masks, written.headers or {})
     target = Target(
         url=written.url,
         method=method,
@@ -32,6 +36,27 @@ def judge_target(written: TargetDocument, rules: EgressRules) -> Target:
     )
     problems.raise_all()
     return target
+
+
+def keep_hidden(written: TargetDocument, stored: Target) -> TargetDocument:
+    """The target with each mask replaced by the stored value of its header."""
+    if not written.headers:
+        return written
+    return replace(written, headers=restore_headers(written.headers, stored.headers))
+
+
+def _refuse_masks(headers: dict[str, str]) -> None:
+    """Refuse masks that stand for nothing: what they hide was not stored, or is of another job."""
+    refused = [
+        InvalidHeader(
+            f"'{MASK}' stands for a hidden value, and no value is stored for this header; "
+            "write the value itself",
+            pointer=f"{HEADERS_POINTER}/{escaped(name)}",
+        )
+        for name in masked_names(headers)
+    ]
+    if refused:
+        raise InvalidDocument(errors=tuple(refused))
 
 
 def _check_batch(batch: int) -> int:

@@ -12,13 +12,20 @@ from functools import partial
 from typing import Annotated, Final, TypeVar, cast
 
 import typer
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 from rich.console import Group, RenderableType
 from rich.progress import track
 from rich.text import Text
 
 from wheelsched.cli.commands import asks_api
-from wheelsched.cli.manifest import Difference, differences, patch_of, read_documents
+from wheelsched.cli.manifest import (
+    Difference,
+    differences,
+    has_hidden_values,
+    patch_of,
+    read_documents,
+)
 from wheelsched.cli.output import Output, err, printable
 from wheelsched.cli.written import read_pairs
 from wheelsched.client import JobChanges, SyncClient
@@ -29,6 +36,7 @@ from wheelsched.wire.job import JobAnswer, JobDocument
 Item = TypeVar("Item")
 
 RESCHEDULING: Final = {"schedule", "timezone", "dst.gap", "dst.overlap"}
+STILL_TO_COME: Final = Raw(b'"2199-12-31T00:00:00Z"')
 NAMED: Final = 20  # of the steps that were taken before one failed
 
 
@@ -132,24 +140,32 @@ def _plan_deletion(client: SyncClient, job: JobAnswer, *reasons: Difference) -> 
 
 def _plan_update(client: SyncClient, found: JobAnswer, document: JobDocument) -> Planned:
     different = differences(found, document)
+    hidden: Sequence[str] = ()
+    if different or has_hidden_values(document):
+        hidden = _preview_update(client, document, {each.field for each in different})
+        different = differences(found, document, hidden)
     if not different:
         return Planned(step=Step(name=document.name, action=Action.KEEP))
-    _preview_update(client, document, {each.field for each in different})
     changes = cast("JobChanges", patch_of(found, document))
     step = Step(name=document.name, action=Action.UPDATE, differences=different)
     take = partial(client.update_job, found.job_id, changes, version=found.version)
     return Planned(step=step, take=take)
 
 
-def _preview_update(client: SyncClient, document: JobDocument, fields: set[str]) -> None:
-    """A schedule that stays may have ended long ago, and is not judged once more."""
+def _preview_update(client: SyncClient, document: JobDocument, fields: set[str]) -> Sequence[str]:
+    """Judge a document; the pointers of the hidden values that it changes.
+
+    A schedule that stays may have ended long ago, and is not judged once more.
+    """
     try:
-        client.preview(document)
+        return client.preview(document).hidden_changes or ()
     except InvalidRequest as error:
         if fields & RESCHEDULING or not error.errors:
             raise
         if any(not each.pointer.startswith("/schedule") for each in error.errors):
             raise
+    coming = replace(document, schedule=STILL_TO_COME)
+    return client.preview(coming).hidden_changes or () if has_hidden_values(document) else ()
 
 
 def plan_pruning(client: SyncClient, names: set[str], tags: dict[str, str]) -> Iterator[Planned]:

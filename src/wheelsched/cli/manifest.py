@@ -6,22 +6,25 @@ Invariant: two documents that make the same job have no differences, however the
 A file is YAML, and so JSON too: a list of job documents, one document, or several of either.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, cast
 from uuid import UUID
 
 import msgspec
 import typer
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wheelsched.api.answers import document_of
 from wheelsched.api.judging import NO_JITTER, judge_policies
 from wheelsched.cli.trees import read_trees
 from wheelsched.core.duration import parse_duration
-from wheelsched.core.fields import shown
+from wheelsched.core.fields import escaped, shown
 from wheelsched.core.model import DEFAULT_IDEMPOTENCY_KEY, Job, Target
 from wheelsched.core.relative import is_relative
+from wheelsched.core.sensitive import MASK, is_sensitive, mask_headers
 from wheelsched.core.spec import DstGap, DstOverlap, Spec
+from wheelsched.core.target import HEADERS_POINTER
 from wheelsched.errors import InvalidField
 from wheelsched.wire.job import DstDocument, JobAnswer, JobDocument
 from wheelsched.wire.strict import read_strictly
@@ -77,14 +80,35 @@ def read_one(path: str) -> dict[str, Any]:
     return trees[0]
 
 
-def differences(before: JobAnswer, after: JobDocument) -> list[Difference]:
-    """What of a job would be another thing."""
-    old, new = flat(_written(before)), flat(plain(complete(after)))
+def differences(
+    before: JobAnswer, after: JobDocument, hidden: Collection[str] = ()
+) -> list[Difference]:
+    """The fields in which a document differs from a job.
+
+    Values of sensitive headers are compared by the API, which names in `hidden` those that differ;
+    here they stay masked.
+    """
+    old, new = flat(_written(before)), flat(plain(_masked(complete(after), hidden)))
     return [
         Difference(field=field, before=old.get(field), after=new.get(field))
         for field in sorted(old.keys() | new.keys())
         if not is_same(old.get(field), new.get(field))
     ]
+
+
+def _masked(document: JobDocument, changed: Collection[str]) -> JobDocument:
+    """A document that may be printed."""
+    headers = mask_headers(document.target.headers or {})
+    for name in headers:
+        if f"{HEADERS_POINTER}/{escaped(name)}" in changed:
+            headers[name] = f"{MASK} (changed)"
+    return replace(document, target=replace(document.target, headers=headers))
+
+
+def has_hidden_values(document: JobDocument) -> bool:
+    """Whether only the API can tell if the document differs from the job of its name."""
+    headers = document.target.headers or {}
+    return any(is_sensitive(name) and value != MASK for name, value in headers.items())
 
 
 def patch_of(before: JobAnswer, after: JobDocument) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from wheelsched.core.egress import NO_EXCEPTIONS, EgressRules, explain_forbidden, is_own
 from wheelsched.core.fields import escaped, shown
+from wheelsched.core.sensitive import mask_user_info
 from wheelsched.errors import InvalidHeader, InvalidUrl, TargetForbidden, UnknownChoice, quoted
 
 URL_POINTER: Final = "/target/url"
@@ -122,7 +123,8 @@ def check_url(written: object, rules: EgressRules = NO_EXCEPTIONS) -> Endpoint:
         )
     parts = _URL.fullmatch(written)
     if parts is None:
-        raise _invalid(f"{quoted(written)} is not an absolute URL; write one {_EXAMPLE}")
+        shown_url = quoted(mask_user_info(written))
+        raise _invalid(f"{shown_url} is not an absolute URL; write one {_EXAMPLE}")
     scheme = parts[1].lower()
     if scheme not in DEFAULT_PORTS:
         raise _invalid(f"the scheme {quoted(scheme)} is not one of 'http' and 'https'")

@@ -34,6 +34,15 @@ class PreviewAnswer(Struct, frozen=True, kw_only=True):
     words: str
     next_times: list[DueAnswer]
     warnings: list[str]
+    hidden_changes: Annotated[
+        list[str] | None,
+        Meta(
+            description="JSON pointers of the sensitive headers whose value differs from that of "
+            "the registered job of the same name; null if there is none, or without the scope "
+            "`write`",
+            examples=[["/target/headers/authorization"]],
+        ),
+    ] = None
 
 
 class Verdict(StrEnum):

@@ -51,6 +51,20 @@ async def test_an_unplanned_job_is_shown_as_it_was_written(api: Api) -> None:
     assert (await api.get(f"/jobs/{job_id}/runs")).body["items"] == []
 
 
+@pytest.mark.parametrize("url", ["https://me:s3cret@example.org/", "me:s3cret@example.org"])
+async def test_credentials_in_a_draft_are_masked(api: Api, url: str) -> None:
+    target = {"url": url, "headers": {"authorization": "s3cret", "x-team": "a"}}
+    job_id = await scheduled(api, target=target)
+    draft = await api.stores.jobs.read(Caller(api.tenant_id, "app"), UUID(job_id))
+    assert isinstance(draft, Draft)
+    with pytest.raises(InvalidDocument) as refused:
+        judge_draft(draft, NO_EXCEPTIONS)
+    assert "s3cret" not in str(refused.value)
+    shown = (await api.get(f"/jobs/{job_id}")).body
+    assert shown["target"]["headers"] == {"authorization": "***", "x-team": "a"}
+    assert "s3cret" not in str(shown)
+
+
 async def test_what_cannot_be_read_is_left_out_and_nothing_fails(api: Api) -> None:
     nonsense: dict[str, Any] = {"retry": 5, "timeout": ["a"], "tags": {"a": 1}, "priority": "high"}
     job_id = await scheduled(api, "all wrong", **nonsense)

@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
+from msgspec.structs import replace
 from tests.api import Api
 
 from wheelsched.cli.apply import Action, Planned, plan, take
 from wheelsched.cli.commands import tell
 from wheelsched.cli.manifest import is_same
 from wheelsched.client import SyncClient
-from wheelsched.core.model import JobState
+from wheelsched.core.model import Job, JobState
+from wheelsched.core.spec import Spec
 from wheelsched.errors import InvalidRequest, NameTaken
-from wheelsched.ports import Caller, Plan
+from wheelsched.ports import Caller, JobFilter, Plan
 from wheelsched.testing import MemoryStore
 from wheelsched.wire.job import JobDocument, TargetDocument
 
@@ -66,6 +68,77 @@ DOCUMENTS = st.builds(
     tags=LABELS,
     timeout=st.sampled_from([None, "9s"]),
 )
+
+
+async def applied(api: Api, *documents: JobDocument) -> list[Planned]:
+    """The plan of the last document, after the others were applied."""
+
+    def apply() -> list[Planned]:
+        with SyncClient(api.url, api.token) as client:
+            for each in documents[:-1]:
+                take(plan(client, each))
+            return plan(client, documents[-1])
+
+    return await asyncio.to_thread(apply)
+
+
+SECRET = {"authorization": "Bearer s3cret", "x-team": "a"}
+OTHER = {"authorization": "Bearer other", "x-team": "a"}
+
+
+async def test_a_file_with_a_credential_is_applied_once(api: Api) -> None:
+    same = document("a", headers=SECRET)
+    assert actions(await applied(api, same, same)) == [Action.KEEP]
+
+
+async def test_another_credential_is_an_update_that_shows_neither(api: Api) -> None:
+    before, after = document("a", headers=SECRET), document("a", headers=OTHER)
+    (planned,) = await applied(api, before, after)
+    (difference,) = planned.step.differences
+    assert planned.step.action is Action.UPDATE
+    assert difference.field == "target.headers"
+    assert difference.after == {"authorization": "*** (changed)", "x-team": "a"}
+    assert "s3cret" not in str(planned.step)
+    assert "other" not in str(planned.step)
+    (planned,) = await applied(api, after, after)
+    assert planned.step.action is Action.KEEP
+    (job,) = await api.stores.jobs.list_jobs(Caller(api.tenant_id, "test"), JobFilter(), 9)
+    assert isinstance(job, Job)
+    assert job.target.headers == OTHER
+
+
+async def test_a_new_credential_is_shown_masked(api: Api) -> None:
+    before, after = document("a", headers={"x-team": "a"}), document("a", headers=SECRET)
+    (planned,) = await applied(api, before, after)
+    assert planned.step.action is Action.UPDATE
+    assert "s3cret" not in str(planned.step)
+
+
+async def test_a_file_with_masks_keeps_the_stored_credentials(api: Api) -> None:
+    masked = SECRET | {"authorization": "***"}
+    before, after = document("a", headers=SECRET), document("a", headers=masked)
+    assert actions(await applied(api, before, after)) == [Action.KEEP]
+    edited = document("a", headers=masked | {"x-team": "b"})
+    assert actions(await applied(api, before, edited, after)) == [Action.UPDATE]
+
+
+async def test_a_new_job_with_a_mask_is_refused_before_anything_is_done(api: Api) -> None:
+    with pytest.raises(InvalidRequest, match="hidden value"):
+        await applied(api, document("a", headers={"authorization": "***"}))
+
+
+async def test_a_credential_of_a_finished_one_off_is_compared_too(api: Api) -> None:
+    past = "2001-01-01T00:00:00Z"
+    made = await api.create(name="a", target={"url": "https://example.org/", "headers": SECRET})
+    job = await api.job(made["job_id"])
+    spec = Spec(kind="at", expression=past)
+    ended = replace(job, schedule=raw(past), spec=spec, version=job.version + 1)
+    caller = Caller(api.tenant_id, "test")
+    await api.stores.jobs.edit(caller, ended, None, is_rescheduled=False)
+    same = document("a", headers=SECRET, schedule=raw(past))
+    assert actions(await applied(api, same)) == [Action.KEEP]
+    other = document("a", headers=OTHER, schedule=raw(past))
+    assert actions(await applied(api, other)) == [Action.UPDATE]
 
 
 async def test_what_was_applied_is_kept(api: Api) -> None:
