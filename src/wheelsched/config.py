@@ -158,7 +158,8 @@ class ApiConfig(Struct, frozen=True, kw_only=True):
     With `auth="loopback"` programs of this machine need no token: they speak for
     `loopback_tenant_id`. A token is looked up again after `token_cache_ms`, so that a revoked one
     is refused by then. Whoever comes beyond `max_in_flight` requests, or `max_held_bytes` of their
-    bodies, is told to come again.
+    bodies, is told to come again. `max_connections_per_address` keeps one client from using up
+    `max_connections`; raise it behind a proxy, which is one client for all of its own.
     """
 
     host: str = "127.0.0.1"
@@ -173,6 +174,7 @@ class ApiConfig(Struct, frozen=True, kw_only=True):
     max_in_flight: Positive = 1_000
     max_held_bytes: Positive = 256 << 20
     max_connections: Positive = 2_000
+    max_connections_per_address: Positive = 256
     head_timeout_ms: Positive = 10_000
     body_timeout_ms: int = 30_000
     stop_timeout_ms: int = 10_000

@@ -1,12 +1,15 @@
 """Connections to the API: how many there are, how long a head may take, and what is no HTTP.
 
-Invariant: there are never more than `max_connections`; each has sent a whole head within
+Invariant: there are never more than `max_connections`, nor more than
+`max_connections_per_address` from one address; each has sent a whole head within
 `head_timeout_ms`, or is closed; and whatever cannot be read as a request is answered by a problem.
 """
 
 import asyncio
+from collections import Counter
 from http import HTTPStatus
-from typing import Any, Final, cast
+from ipaddress import IPv4Address, IPv6Network, ip_address
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 from aiohttp import web
@@ -14,7 +17,14 @@ from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 
 from wheelsched.api.problems import problem_of
 from wheelsched.config import ApiConfig
-from wheelsched.errors import ApiBusy, HeadersTooLarge, RequestUnreadable, WheelschedError
+from wheelsched.errors import (
+    ApiBusy,
+    ConnectionLimitReached,
+    HeadersTooLarge,
+    RequestRefused,
+    RequestUnreadable,
+    WheelschedError,
+)
 from wheelsched.wire.problem import CONTENT_TYPE
 
 # More than the API reads, so that it can say itself what is too large.
@@ -24,10 +34,13 @@ IDLE_S: Final = 75.0  # of a connection between two requests, with the next head
 LINGER_S: Final = 1.0  # what is sent of a body after its answer is read that long, and thrown away
 
 
+Network: TypeAlias = IPv4Address | IPv6Network
+
+
 class Connection(web.RequestHandler):
     """One connection."""
 
-    __slots__ = ("_connections", "_head_timer")
+    __slots__ = ("_connections", "_head_timer", "network")
 
     def __init__(self, server: web.Server, connections: "Connections") -> None:
         super().__init__(
@@ -41,12 +54,16 @@ class Connection(web.RequestHandler):
             auto_decompress=False,  # whoever sends what is compressed is refused
         )
         self._connections = connections
+        self.network: Network | None = None
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if not self._connections.admit(self):
-            self._refuse(ApiBusy("as many connections are open as the API takes"))
+        self.network = network_of(transport.get_extra_info("peername"))
+        try:
+            self._connections.admit(self)
+        except RequestRefused as refusal:
+            self._refuse(refusal)
             return
         self._head_timer = asyncio.get_running_loop().call_later(
             self._connections.head_timeout_s, self._give_up
@@ -107,17 +124,46 @@ class Connections:
     def __init__(self, config: ApiConfig) -> None:
         self.head_timeout_s = config.head_timeout_ms / 1_000
         self._limit = config.max_connections
+        self._limit_per_address = config.max_connections_per_address
         self._open: set[Connection] = set()
+        self._by_network: Counter[Network] = Counter()
 
-    def admit(self, connection: Connection) -> bool:
-        """Whether there is room for one more."""
+    def admit(self, connection: Connection) -> None:
+        """Count a connection, or refuse it."""
+        network = connection.network
         if len(self._open) >= self._limit:
-            return False
+            raise ApiBusy
+        if network is not None and self._by_network[network] >= self._limit_per_address:
+            raise ConnectionLimitReached
         self._open.add(connection)
-        return True
+        if network is not None:
+            self._by_network[network] += 1
 
     def leave(self, connection: Connection) -> None:
-        self._open.discard(connection)
+        """Forget a connection, unless it was refused."""
+        if connection not in self._open:
+            return
+        self._open.remove(connection)
+        network = connection.network
+        if network is not None:
+            self._by_network[network] -= 1
+            if not self._by_network[network]:
+                del self._by_network[network]
+
+
+def network_of(peer: object) -> Network | None:
+    """What counts as one address: an IPv4 address, or the /64 that a host with IPv6 has for itself.
+
+    None for a Unix socket, which only programs of this machine can open.
+    """
+    match peer:
+        case (str(host), *_):
+            address = ip_address(host.partition("%")[0])
+        case _:
+            return None
+    if isinstance(address, IPv4Address):
+        return address
+    return address.ipv4_mapped or IPv6Network((address, 64), strict=False)
 
 
 class Runner(web.AppRunner):

@@ -61,6 +61,7 @@ STATUSES: Final[Mapping[type[WheelschedError], int]] = {
     errors.InvalidDocument: 422,
     errors.RequestKeyReused: 422,
     errors.RateExceeded: 429,
+    errors.ConnectionLimitReached: 429,
     errors.HeadersTooLarge: 431,
     errors.ApiBusy: 503,
     errors.StoreUnavailable: 503,

@@ -1,6 +1,7 @@
 """Shards: leases and partitions as the database has them, the rest as the shards say themselves.
 
 Invariant: every partition is in one place of the answer, with its owner or among the free ones.
+Only operators see the addresses of shards.
 """
 
 import asyncio
@@ -8,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
+
+from msgspec import UNSET
 
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.api.surroundings import Condition, Surroundings
@@ -48,7 +51,7 @@ class Shards:
         items = [
             ShardAnswer(
                 shard_id=shard.shard_id,
-                address=shard.address,
+                address=shard.address if call.is_operator else UNSET,
                 started_at=instant(shard.started_at_us),
                 is_expired=shard.is_expired,
                 renewals=shard.renewals,

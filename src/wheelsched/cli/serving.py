@@ -135,15 +135,22 @@ def api(
     auth: AuthOption = "loopback",
     egress_allow: EgressOption = None,
     max_requested_runs: RequestedOption = MAX_REQUESTED,
+    connections_per_address: Annotated[
+        int,
+        typer.Option(min=1, help="Connections from one client address; raise it behind a proxy."),
+    ] = ApiConfig().max_connections_per_address,
     log_level: LevelOption = "info",
 ) -> None:
     """Run the API. Give it the same --egress-allow as the shards."""
     write_logs(log_level)
     egress = EgressConfig(allow=networks(egress_allow))
+    told = api_config(read_address(listen), auth, egress)
     config = ApiDaemonConfig(
         store=StoreConfig(url=database_url, role="api"),
         api=replace(
-            api_config(read_address(listen), auth, egress), max_requested_runs=max_requested_runs
+            told,
+            max_requested_runs=max_requested_runs,
+            max_connections_per_address=connections_per_address,
         ),
     )
     run_role(run_api(config))

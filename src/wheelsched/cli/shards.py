@@ -24,7 +24,7 @@ def shards(client: SyncClient) -> Output:
             "armed": lambda shard: shard.armed,
             "in flight": lambda shard: shard.in_flight,
             "since": lambda shard: shard.started_at,
-            "address": lambda shard: shard.address,
+            "address": lambda shard: shard.address or None,  # unset unless for operators
         },
     )
     return Output(answer, table.text)

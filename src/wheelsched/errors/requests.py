@@ -28,7 +28,11 @@ class CallbackRefused(RequestRefused):
 
 
 class ApiBusy(RequestRefused):
-    """as many requests are in hand as the API takes at once: come again in a moment"""
+    """server busy; retry after 1 s"""
+
+
+class ConnectionLimitReached(RequestRefused):
+    """too many connections from this address are open; close or reuse some"""
 
 
 class RateExceeded(RequestRefused):

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from wheelsched.core.model import BreakerKind
 
@@ -26,8 +26,12 @@ class BreakerAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ShardAnswer(Struct, frozen=True, kw_only=True):
+    """One shard, its lease and its load."""
+
     shard_id: UUID
-    address: str | None
+    address: Annotated[
+        str | UnsetType | None, Meta(description="of its metrics; for operators only")
+    ] = UNSET
     started_at: datetime
     is_expired: bool
     renewals: int

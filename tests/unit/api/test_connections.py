@@ -4,13 +4,14 @@ import asyncio
 import gzip
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 import pytest
 from tests.api import Answered, Api, document, serve
 
+from wheelsched.api.connections import network_of
 from wheelsched.testing import MemoryStore
 from wheelsched.vitals import ApiVitals
 
@@ -59,13 +60,22 @@ class Line:
 
 @asynccontextmanager
 async def opened(api: Api, sent: bytes) -> AsyncIterator[Line]:
-    host, _, port = api.url.removeprefix("http://").rpartition(":")
-    line = Line(*await asyncio.open_connection(host, int(port)))
-    line.send(sent)
+    async with using(Line(*await asyncio.open_connection(*address_of(api)))) as line:
+        line.send(sent)
+        yield line
+
+
+@asynccontextmanager
+async def using(line: Line) -> AsyncIterator[Line]:
     try:
         yield line
     finally:
         await line.close()
+
+
+def address_of(api: Api) -> tuple[str, int]:
+    host, _, port = api.url.removeprefix("http://").rpartition(":")
+    return host, int(port)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +178,59 @@ async def test_a_head_that_came_may_have_a_slow_body() -> None:
             slow = await line.answer()
         assert slow.status == 408
         assert slow.body["request_id"]  # it was the request that was given up, not the connection
+
+
+async def test_half_open_heads_of_one_address_leave_room_for_others() -> None:
+    """2,000 of them: the API takes as many as one address may have, and answers every other."""
+    async with (
+        serving(max_connections_per_address=50, head_timeout_ms=DEADLINE_S * 1_000) as api,
+        AsyncExitStack() as held,
+    ):
+        first = [await held.enter_async_context(opened(api, GET)) for _ in range(50)]
+        for _ in range(200):
+            async with opened(api, GET + HOST) as refused:
+                told = await refused.answer()
+                assert told.status == 429
+                assert "from this address" in told.body["detail"]
+                assert await refused.rest() == b""
+        neighbour = await asyncio.open_connection(*address_of(api), local_addr=("127.0.0.2", 0))
+        other = await held.enter_async_context(using(Line(*neighbour)))
+        other.send(GET + HOST + b"\r\n")
+        assert (await other.answer()).status == 401
+        first[0].send(HOST + b"Connection: close\r\n\r\n")
+        assert (await first[0].answer()).status == 401
+        assert await first[0].rest() == b""
+        async with opened(api, GET + HOST + b"\r\n") as next_one:
+            assert (await next_one.answer()).status == 401
+
+
+async def test_half_open_heads_are_closed_in_time_and_make_room() -> None:
+    async with serving(max_connections_per_address=1, head_timeout_ms=20) as api:
+        async with opened(api, GET) as half:
+            assert (await half.answer()).status == 408
+            assert await half.rest() == b""
+        async with opened(api, GET + HOST + b"\r\n") as next_one:
+            assert (await next_one.answer()).status == 401
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("192.0.2.1", "192.0.2.1", True),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("2001:db8::1", "2001:db8::ffff:0:0:1", True),
+        ("2001:db8:0:1::1", "2001:db8:0:2::1", False),
+        ("fe80::1%eth0", "fe80::2%eth0", True),
+    ],
+)
+def test_an_ipv6_network_of_64_bits_is_one_address(one: str, other: str, is_same: bool) -> None:
+    assert (network_of((one, 1)) == network_of((other, 2))) is is_same
+
+
+def test_a_unix_socket_has_no_address_to_count() -> None:
+    assert network_of("") is None
+    assert network_of(None) is None
 
 
 async def test_beyond_its_connections_the_api_takes_none() -> None:
