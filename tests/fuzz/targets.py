@@ -16,7 +16,6 @@ from msgspec import Raw, Struct
 from wheelsched.api.bulk import _elements, _lines
 from wheelsched.api.cursors import Cursors
 from wheelsched.api.intake import Intake
-from wheelsched.api.jobs import DOCUMENT
 from wheelsched.api.merging import merge
 from wheelsched.api.problems import problem_of
 from wheelsched.core.compile import compile_schedule
@@ -95,8 +94,7 @@ def _read_body(data: bytes, body: type[Struct]) -> None:
 
 
 def read_job(data: bytes) -> None:
-    document = read_strictly(data, DOCUMENT)
-    registration = Intake(NOW_US, EgressRules()).register(document, JOB_ID, UUID(int=1))
+    registration = Intake(NOW_US, EgressRules()).register_written(data, JOB_ID, UUID(int=1))
     job = registration.job
     assert registration.due_us is not None
     schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)

@@ -15,7 +15,6 @@ from msgspec import Raw
 
 from wheelsched.api.identities import Identities
 from wheelsched.api.intake import Intake
-from wheelsched.api.jobs import DOCUMENT
 from wheelsched.api.operation import JSON, NDJSON, Answer, Call, NoQuery, Operation
 from wheelsched.api.problems import problem_of
 from wheelsched.api.surroundings import Surroundings
@@ -33,7 +32,7 @@ from wheelsched.errors import (
 from wheelsched.ports import Caller, JobStore, Registration
 from wheelsched.wire.job import JobDocument
 from wheelsched.wire.jobs import BulkAnswer, BulkItem
-from wheelsched.wire.strict import check_json, read_strictly
+from wheelsched.wire.strict import check_json
 from wheelsched.wire.tenant import Scope
 
 PART: Final = 1_000
@@ -106,9 +105,7 @@ class Bulk:
         for document in documents:
             job_id = identities.next()
             try:
-                yield intake.register(
-                    read_strictly(document, DOCUMENT), job_id, call.caller.tenant_id
-                )
+                yield intake.register_written(document, job_id, call.caller.tenant_id)
             except (InvalidField, InvalidDocument) as problem:
                 yield problem
 

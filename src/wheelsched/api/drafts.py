@@ -23,15 +23,12 @@ from wheelsched.wire.instant import instant
 from wheelsched.wire.job import (
     DstDocument,
     JobAnswer,
-    JobDocument,
     MisfireDocument,
     OverlapDocument,
     RetryDocument,
     TargetDocument,
 )
-from wheelsched.wire.strict import read_strictly
 
-DOCUMENT: Final = msgspec.json.Decoder(JobDocument)
 _NULL: Final = Raw(b"null")
 
 Kind = TypeVar("Kind")
@@ -39,9 +36,8 @@ Kind = TypeVar("Kind")
 
 def judge_draft(draft: Draft, rules: EgressRules) -> Registration:
     """The job of a draft and its first due time, or what is wrong with it."""
-    document = read_strictly(bytes(draft.document), DOCUMENT)
     intake = Intake(draft.created_at_us, rules)
-    return intake.register(document, draft.job_id, draft.tenant_id)
+    return intake.register_written(bytes(draft.document), draft.job_id, draft.tenant_id)
 
 
 def draft_answer(draft: Draft) -> JobAnswer:

@@ -5,7 +5,8 @@ core. An intake serves one request: all its documents are read at one time.
 """
 
 import re
-from typing import Final, NamedTuple, cast
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -14,19 +15,41 @@ from msgspec.structs import replace
 
 from wheelsched.api.judging import Judging, zone_of
 from wheelsched.api.problem_list import ProblemList
+from wheelsched.api.targets import keep_hidden
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.labels import check_name, check_tags
 from wheelsched.core.model import Job, JobState
 from wheelsched.core.relative import absolute
 from wheelsched.core.schedule import first_due_us
 from wheelsched.core.state import JobEvent, move_job
-from wheelsched.errors import InvalidInstant, PayloadTooLarge
+from wheelsched.errors import (
+    InvalidField,
+    InvalidInstant,
+    PayloadTooLarge,
+    ScheduleInPast,
+    ScheduleNeverFires,
+)
 from wheelsched.ports import Registration
 from wheelsched.wire.job import JobDocument
+from wheelsched.wire.strict import read_what_fits
 
 MAX_PAYLOAD_BYTES: Final = 256 << 10
 # Nearly no document of a bulk has to be decoded once more to know that it is not relative.
 _MAYBE_RELATIVE: Final = re.compile(rb'"\s*in\b', re.IGNORECASE)
+
+DOCUMENT: Final = msgspec.json.Decoder(JobDocument)
+# In the place of required fields that are missing or of another type, so that the rest is judged.
+STAND_INS: Final = {
+    "/name": b'"name"',
+    "/schedule": b'"2199-12-31T00:00:00Z"',
+    "/target": b'{"url":"https://example.org/"}',
+    "/target/url": b'"https://example.org/"',
+}
+# Whether a schedule is due at all depends on them: where they are unusable, nobody can tell.
+_DECIDE_WHAT_IS_DUE: Final = ("/timezone", "/dst", "/misfire")
+
+
+Judged = TypeVar("Judged")
 
 
 class Edit(NamedTuple):
@@ -43,6 +66,18 @@ class Intake:
     def __init__(self, now_us: int, rules: EgressRules) -> None:
         self._now_us = now_us
         self._judging = Judging(now_us, rules)
+
+    def register_written(
+        self, body: bytes, job_id: UUID, tenant_id: UUID, like: Job | None = None
+    ) -> Registration:
+        """As `register`, of JSON; the masks in it stand for values of `like`."""
+        return _judge_written(
+            body, lambda document: self.register(_unmasked(document, like), job_id, tenant_id)
+        )
+
+    def edit_written(self, before: Job, body: bytes) -> Edit:
+        """As `edit`, of JSON; the masks in it stand for the values that there were."""
+        return _judge_written(body, lambda document: self.edit(before, _unmasked(document, before)))
 
     def register(self, document: JobDocument, job_id: UUID, tenant_id: UUID) -> Registration:
         """The new job of a document and its first due time, or `InvalidDocument`."""
@@ -112,6 +147,33 @@ class Intake:
         return first_due_us(
             job.spec, job.job_id, now_us=self._now_us, grace_us=job.misfire.grace_us
         )
+
+
+def read_document(body: bytes) -> tuple[JobDocument | None, list[InvalidField]]:
+    """What can be read of a document, and what of it cannot."""
+    return read_what_fits(body, DOCUMENT, STAND_INS)
+
+
+def _judge_written(body: bytes, judge: Callable[[JobDocument], Judged]) -> Judged:
+    """Judge a document, and report what cannot be read together with what cannot be meant."""
+    document, mismatches = read_document(body)
+    if document is not None and not mismatches:
+        return judge(document)
+    judged = ProblemList()
+    if document is not None:
+        judged.note(judge, document)
+    if any(each.pointer.startswith(_DECIDE_WHAT_IS_DUE) for each in mismatches):
+        never = (ScheduleNeverFires, ScheduleInPast)
+        judged.found = [each for each in judged.found if not isinstance(each, never)]
+    problems = ProblemList([*mismatches, *judged.found])
+    problems.raise_as_found()
+    raise AssertionError("a document that cannot be read has problems")
+
+
+def _unmasked(document: JobDocument, like: Job | None) -> JobDocument:
+    if like is None or not document.target.headers:
+        return document
+    return replace(document, target=keep_hidden(document.target, like.target))
 
 
 def _judge_own(document: JobDocument, problems: ProblemList) -> dict[str, str]:

@@ -18,7 +18,6 @@ from wheelsched.api.merging import merge
 from wheelsched.api.operation import JSON, MERGE_PATCH, Answer, Call, NoQuery, Operation
 from wheelsched.api.pages import PageQuery, cut
 from wheelsched.api.surroundings import Surroundings
-from wheelsched.api.targets import keep_hidden
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.model import Draft, Job, JobState
 from wheelsched.core.sensitive import MASK
@@ -40,10 +39,9 @@ from wheelsched.ports import (
 )
 from wheelsched.wire.job import JobAnswer, JobDocument
 from wheelsched.wire.jobs import JobPage
-from wheelsched.wire.strict import check_json, read_strictly
+from wheelsched.wire.strict import check_json
 from wheelsched.wire.tenant import Scope
 
-DOCUMENT: Final = msgspec.json.Decoder(JobDocument)
 # A null inside a payload is the user's, and of two kinds of schedule none is left by a merge.
 VALUES: Final = frozenset({"payload", "schedule"})
 
@@ -72,7 +70,8 @@ class Jobs:
                 summary="Register a job",
                 scope=Scope.WRITE,
                 handle=self.create,
-                body=JobDocument,
+                body=bytes,
+                described_body=JobDocument,
                 answer=JobAnswer,
                 status=201,
             ),
@@ -119,10 +118,10 @@ class Jobs:
             ),
         )
 
-    async def create(self, call: Call[NoQuery, JobDocument]) -> Answer:
+    async def create(self, call: Call[NoQuery, bytes]) -> Answer:
         job_id = Identities(call.now_us, call.seed, self._surroundings.random).next()
         intake = Intake(call.now_us, self._rules)
-        registration = intake.register(call.body, job_id, call.caller.tenant_id)
+        registration = intake.register_written(call.body, job_id, call.caller.tenant_id)
         if await self._jobs.register(call.caller, [registration]):
             raise JobNameTaken
         self._surroundings.vitals.registered += 1
@@ -172,10 +171,8 @@ class Jobs:
 
     def _edited(self, before: Job, call: Call[NoQuery, bytes]) -> Edit:
         written = Raw(msgspec.json.encode(document_of(before)))
-        document = read_strictly(bytes(merge(written, Raw(call.body), VALUES)), DOCUMENT)
-        target = keep_hidden(document.target, before.target)
-        document = msgspec.structs.replace(document, target=target)
-        return Intake(call.now_us, self._rules).edit(before, document)
+        merged = merge(written, Raw(call.body), VALUES)
+        return Intake(call.now_us, self._rules).edit_written(before, bytes(merged))
 
 
 def tagged(job: Job | Draft, now_us: int) -> Answer:

@@ -26,7 +26,8 @@ from wheelsched.errors import (
     RequestUnreadable,
 )
 from wheelsched.wire.instant import read_us
-from wheelsched.wire.strict import field_error, read_strictly
+from wheelsched.wire.mismatches import field_error
+from wheelsched.wire.strict import read_strictly
 
 CHUNK_BYTES: Final = 64 << 10
 

@@ -7,16 +7,14 @@ from typing import Annotated, Final
 from zoneinfo import ZoneInfo
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from wheelsched.api.answers import schedule_of
 from wheelsched.api.identities import Identities
 from wheelsched.api.inquiry import find_run, inquire
-from wheelsched.api.intake import Intake
+from wheelsched.api.intake import Intake, read_document
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.api.reading import read_query_us
 from wheelsched.api.surroundings import Surroundings
-from wheelsched.api.targets import keep_hidden
 from wheelsched.api.waiting import Waiting
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.explain import explain
@@ -92,7 +90,8 @@ class Schedules:
                 summary="Judge a job and tell its coming times, without registering it",
                 scope=Scope.READ,
                 handle=self.preview,
-                body=JobDocument,
+                body=bytes,
+                described_body=JobDocument,
                 answer=PreviewAnswer,
             ),
         )
@@ -123,14 +122,12 @@ class Schedules:
         answer = inquire(job, run, (at_us, call.now_us), is_whole=is_whole, waiting_for=reason)
         return Answer(body=answer)
 
-    async def preview(self, call: Call[NoQuery, JobDocument]) -> Answer:
+    async def preview(self, call: Call[NoQuery, bytes]) -> Answer:
         job_id = Identities(call.now_us, call.seed, self._surroundings.random).next()
         intake = Intake(call.now_us, self._rules)
-        document, registered = call.body, await self._registered(call)
-        if registered is not None:
-            target = keep_hidden(document.target, registered.target)
-            document = replace(document, target=target)
-        job = intake.register(document, job_id, call.caller.tenant_id).job
+        registered = await self._registered(call)
+        tenant_id = call.caller.tenant_id
+        job = intake.register_written(call.body, job_id, tenant_id, like=registered).job
         explained = explain(job.spec, job_id, now_us=call.now_us, count=PREVIEWED)
         coming = [DueAnswer(utc=due.utc, local=due.local) for due in explained.next_times]
         return Answer(
@@ -142,15 +139,17 @@ class Schedules:
             )
         )
 
-    async def _registered(self, call: Call[NoQuery, JobDocument]) -> Job | None:
+    async def _registered(self, call: Call[NoQuery, bytes]) -> Job | None:
         """The job that a previewed document would change.
 
         Only for those who may write: others could guess hidden values until one is unchanged.
         """
-        headers = call.body.target.headers or {}
-        if Scope.WRITE not in call.scopes or not any(map(is_sensitive, headers)):
+        document, _ = read_document(call.body)
+        if document is None or Scope.WRITE not in call.scopes:
             return None
-        found = await self._jobs.list_jobs(call.caller, JobFilter(name=call.body.name), 1)
+        if not any(map(is_sensitive, document.target.headers or {})):
+            return None
+        found = await self._jobs.list_jobs(call.caller, JobFilter(name=document.name), 1)
         return found[0] if found and isinstance(found[0], Job) else None
 
 

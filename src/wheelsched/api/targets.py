@@ -40,9 +40,7 @@ def judge_target(written: TargetDocument, rules: EgressRules) -> Target:
 
 def keep_hidden(written: TargetDocument, stored: Target) -> TargetDocument:
     """The target with each mask replaced by the stored value of its header."""
-    if not written.headers:
-        return written
-    return replace(written, headers=restore_headers(written.headers, stored.headers))
+    return replace(written, headers=restore_headers(written.headers or {}, stored.headers))
 
 
 def _refuse_masks(headers: dict[str, str]) -> None:

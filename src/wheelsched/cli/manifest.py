@@ -25,7 +25,7 @@ from wheelsched.core.relative import is_relative
 from wheelsched.core.sensitive import MASK, is_sensitive, mask_headers
 from wheelsched.core.spec import DstGap, DstOverlap, Spec
 from wheelsched.core.target import HEADERS_POINTER
-from wheelsched.errors import InvalidField
+from wheelsched.errors import InvalidDocument, InvalidField
 from wheelsched.wire.job import DstDocument, JobAnswer, JobDocument
 from wheelsched.wire.strict import read_strictly
 
@@ -52,6 +52,8 @@ def read_documents(path: str) -> list[JobDocument]:
             document = read_strictly(msgspec.json.encode(tree), DOCUMENT)
         except InvalidField as error:
             raise typer.BadParameter(f"{path}: {which}: {error.pointer or '/'}: {error}") from error
+        except InvalidDocument as error:
+            raise typer.BadParameter(f"{path}: {which}: {error}") from error
         except (ValueError, RecursionError) as error:  # half a character, or a part of itself
             raise typer.BadParameter(f"{path}: {which} is no JSON: {error}") from error
         if document.name in documents:

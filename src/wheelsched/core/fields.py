@@ -6,11 +6,14 @@ written is ignored: a field that nobody asks for is a mistake too. A field writt
 one that is not written.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from difflib import get_close_matches
 from enum import StrEnum
-from typing import Self, TypeVar
+from itertools import islice
+from typing import Final, Self, TypeVar
 
 from wheelsched.core.duration import format_duration, parse_duration
+from wheelsched.core.problem_list import MAX_PROBLEMS
 from wheelsched.errors import (
     FieldOutOfRange,
     InvalidDocument,
@@ -20,6 +23,10 @@ from wheelsched.errors import (
     WrongType,
     quoted,
 )
+
+MAX_HINTS: Final = 5  # per document: to compare names takes longer than to read them
+MAX_HINTED: Final = 64  # characters of a name
+SIMILAR: Final = 0.75
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -106,10 +113,7 @@ class Fields:
 
     def refuse_the_rest(self) -> None:
         """Call it last: every field that was written and not asked for is refused."""
-        known = ", ".join(sorted(self._known))
-        for name in self._written:
-            if name not in self._known:
-                self.refuse(UnknownField, name, f"there is no field {quoted(name)}; known: {known}")
+        self.problems += unknown_fields(self._written, self._known, self.pointer_to)
 
     def raise_problems(self) -> None:
         if self.problems:
@@ -119,6 +123,33 @@ class Fields:
         self._known.add(name)
         written = self._written.get(name)
         return default if written is None else written
+
+
+def unknown_fields(
+    written: Iterable[str],
+    known: Collection[str],
+    pointer_to: Callable[[str], str],
+    synonyms: Mapping[str, str] = {},
+) -> list[UnknownField]:
+    """A problem for each name that is not known, with the field that was probably meant."""
+    unknown = islice((name for name in written if name not in known), MAX_PROBLEMS)
+    return [
+        UnknownField(
+            f"unknown field {quoted(name)}"
+            f"{_hint(name, known, synonyms) if number < MAX_HINTS else ''}",
+            pointer=pointer_to(name),
+        )
+        for number, name in enumerate(unknown)
+    ]
+
+
+def _hint(name: str, known: Collection[str], synonyms: Mapping[str, str]) -> str:
+    lowered = name[:MAX_HINTED].lower().replace("-", "_")
+    close = get_close_matches(lowered, known, n=1, cutoff=SIMILAR)
+    meant = synonyms.get(lowered) or (close[0] if close else None)
+    if meant is not None:
+        return f"; did you mean {quoted(meant)}?"
+    return f"; known fields: {', '.join(sorted(known))}" if known else ""
 
 
 def escaped(name: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from wheelsched.core.fields import escaped
+from wheelsched.core.problem_list import ProblemList
 from wheelsched.errors import InvalidName, quoted
 
 MAX_NAME: Final = 255
@@ -36,17 +37,23 @@ def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
     """Tags that can be shown and searched, or `InvalidName`."""
     if len(tags) > MAX_TAGS:
         raise InvalidName(f"{len(tags)} tags are too many; at most {MAX_TAGS}", pointer="/tags")
+    problems = ProblemList()
     for name, value in tags.items():
-        pointer = f"/tags/{escaped(name[:MAX_TAG_NAME])}"
-        _check_length(name, 1, MAX_TAG_NAME, pointer)
-        if ":" in name:
-            raise InvalidName(
-                "the name of a tag has no colon: lists are narrowed by name:value", pointer=pointer
-            )
-        _check_length(value, 0, MAX_TAG_VALUE, pointer)
-        _check_showable(name, pointer)
-        _check_showable(value, pointer)
+        problems.note(_check_tag, name, value)
+    problems.raise_as_found()
     return dict(tags)
+
+
+def _check_tag(name: str, value: str) -> None:
+    pointer = f"/tags/{escaped(name[:MAX_TAG_NAME])}"
+    _check_length(name, 1, MAX_TAG_NAME, pointer)
+    if ":" in name:
+        raise InvalidName(
+            "the name of a tag has no colon: lists are narrowed by name:value", pointer=pointer
+        )
+    _check_length(value, 0, MAX_TAG_VALUE, pointer)
+    _check_showable(name, pointer)
+    _check_showable(value, pointer)
 
 
 def _check_length(text: str, least: int, most: int, pointer: str) -> None:

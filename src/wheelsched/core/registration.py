@@ -4,9 +4,9 @@ Invariant: no input takes more than some milliseconds to accept or refuse, and e
 points at the field that is wrong and says what would be right.
 """
 
-from collections.abc import Mapping
-from functools import cache
-from typing import Final, cast, get_args
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Final, TypeVar, cast, get_args
 from uuid import UUID
 from zoneinfo import available_timezones
 
@@ -17,7 +17,8 @@ from wheelsched.core.acceptance import check_due, check_jitter, never_due, searc
 from wheelsched.core.compile import compile_schedule
 from wheelsched.core.dst import instant_us, timeline
 from wheelsched.core.duration import MILLISECOND, MINUTE, SECOND, parse_duration
-from wheelsched.core.fields import escaped, shown
+from wheelsched.core.fields import escaped, shown, unknown_fields
+from wheelsched.core.problem_list import ProblemList
 from wheelsched.core.relative import absolute
 from wheelsched.core.spec import END_US, DstGap, DstOverlap, Kind, Spec
 from wheelsched.core.spelling import check_spelling
@@ -36,6 +37,8 @@ from wheelsched.errors import (
 )
 
 MAX_EXPRESSION: Final = 255
+Read = TypeVar("Read")
+
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _OPTIONS: Final = ("start", "end", "exclude")
 _UNBOUNDED: Final = (None, None, ())
@@ -61,32 +64,26 @@ def parse(
     times it stands for, and whether any of them lies within start, end and excluded dates: the
     second step of a registration, `first_due_us`, knows the id and refuses what has none.
     """
-    timezone = _read_timezone(timezone)
-    kind, written = _read_kind(absolute(schedule, now_us))
-    pointer = "/schedule" if isinstance(schedule, str) else f"/schedule/{kind}"
-    start_us = _read_bound(written, "start", timezone)
-    end_us = _read_bound(written, "end", timezone)
-    if start_us is not None and end_us is not None and end_us < start_us:
-        raise EndBeforeStart(
-            f"the end, {written['end']}, is before the start, {written['start']}",
-            pointer="/schedule/end",
+    problems = ProblemList()
+    note = problems.note
+    zone = note(_read_timezone, timezone)
+    gap = note(_read_dst, "gap", dst_gap, _DST_GAPS)
+    overlap = note(_read_dst, "overlap", dst_overlap, _DST_OVERLAPS)
+    jitter_us = note(_read_jitter, jitter)
+    timed = note(_read_schedule, schedule, zone or "UTC", now_us)
+    if timed is not None:
+        # What failed is left to its default, so that what depends on other fields is checked too.
+        spec = replace(
+            timed,
+            dst_gap=cast("DstGap", gap or "shift"),
+            dst_overlap=cast("DstOverlap", overlap or "first"),
+            jitter_us=jitter_us or 0,
         )
-    with _PointingAt(pointer):
-        expression = _read_expression(kind, written[kind], timezone, start_us, now_us)
-    spec = Spec(
-        kind=kind,
-        expression=expression,
-        timezone=timezone,
-        dst_gap=cast("DstGap", _read_dst("gap", dst_gap, _DST_GAPS)),
-        dst_overlap=cast("DstOverlap", _read_dst("overlap", dst_overlap, _DST_OVERLAPS)),
-        start_us=start_us,
-        end_us=end_us,
-        exclude=_read_exclusions(written.get("exclude")),
-        jitter_us=_read_jitter(jitter),
-    )
-    with _PointingAt(pointer):
-        check_due(spec, now_us=now_us, grace_us=grace_us)
-    check_jitter(spec)
+        if zone is not None:  # it decides what has passed
+            pointer = _pointer_of(schedule, spec.kind)
+            note(_pointed, pointer, partial(check_due, spec, now_us=now_us, grace_us=grace_us))
+        note(check_jitter, spec)
+    problems.raise_as_found()
     return spec
 
 
@@ -144,6 +141,55 @@ class _PointingAt:
             error.pointer = error.pointer or self._pointer
 
 
+def _read_schedule(schedule: object, timezone: str, now_us: int) -> Spec:
+    """The schedule itself; the rules for clock changes and the jitter are left to be set."""
+    problems = ProblemList(_unknown_keys(schedule))
+    try:
+        kind, written = _read_kind(absolute(schedule, now_us))
+    except InvalidField as error:
+        ProblemList([*problems.found, error]).raise_as_found()
+        raise
+    start_us = problems.note(_read_bound, written, "start", timezone)
+    end_us = problems.note(_read_bound, written, "end", timezone)
+    problems.note(_check_order, written, start_us, end_us)
+    exclude = problems.note(_read_exclusions, written.get("exclude"))
+    expression = problems.note(
+        _pointed,
+        _pointer_of(schedule, kind),
+        _read_expression,
+        kind,
+        written[kind],
+        timezone,
+        start_us,
+        now_us,
+    )
+    problems.raise_as_found()
+    return Spec(
+        kind=kind,
+        expression=expression,
+        timezone=timezone,
+        start_us=start_us,
+        end_us=end_us,
+        exclude=exclude,
+    )
+
+
+def _pointer_of(schedule: object, kind: Kind) -> str:
+    return "/schedule" if isinstance(schedule, str) else f"/schedule/{kind}"
+
+
+def _pointed(pointer: str, read: Callable[..., Read], *arguments: object) -> Read:
+    with _PointingAt(pointer):
+        return read(*arguments)
+
+
+def _unknown_keys(schedule: object) -> list[UnknownField]:
+    if not isinstance(schedule, dict):
+        return []
+    keys = map(str, schedule)
+    return unknown_fields(keys, (*_KINDS, *_OPTIONS), lambda key: f"/schedule/{escaped(key)}")
+
+
 def _read_kind(schedule: object) -> tuple[Kind, Mapping[str, object]]:
     """The kind of a schedule, and what was written under each key."""
     if isinstance(schedule, str):
@@ -155,13 +201,6 @@ def _read_kind(schedule: object) -> tuple[Kind, Mapping[str, object]]:
             "a schedule is a string, or an object with one of cron, at, every and rrule",
             pointer="/schedule",
         )
-    for key in schedule:
-        if key not in _KINDS and key not in _OPTIONS:
-            raise UnknownField(
-                f"{quoted(str(key))} is unknown; a schedule has one of {', '.join(_KINDS)}, "
-                f"and {', '.join(_OPTIONS)}",
-                pointer=f"/schedule/{escaped(str(key))}",
-            )
     kinds = [kind for kind in _KINDS if schedule.get(kind) is not None]
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none of them"
@@ -242,6 +281,14 @@ def _in_range(instant_us: int, text: str) -> int:
     return instant_us
 
 
+def _check_order(written: Mapping[str, object], start_us: int | None, end_us: int | None) -> None:
+    if start_us is not None and end_us is not None and end_us < start_us:
+        raise EndBeforeStart(
+            f"the end, {written['end']}, is before the start, {written['start']}",
+            pointer="/schedule/end",
+        )
+
+
 def _read_exclusions(written: object) -> tuple[str, ...]:
     if written is None:
         return ()
@@ -250,13 +297,19 @@ def _read_exclusions(written: object) -> tuple[str, ...]:
             f"exclude is a list of at most {bounds.MAX_EXCLUSIONS} dates and ranges of dates",
             pointer="/schedule/exclude",
         )
-    exclusions = []
-    for index, text in enumerate(written):
-        with _PointingAt(f"/schedule/exclude/{index}"):
-            if not isinstance(text, str):
-                raise InvalidExclusion
-            exclusions.append(bounds.normalise_exclusion(text))
-    return tuple(exclusions)
+    problems = ProblemList()
+    exclusions = tuple(
+        problems.note(_pointed, f"/schedule/exclude/{index}", _read_exclusion, text)
+        for index, text in enumerate(written)
+    )
+    problems.raise_as_found()
+    return exclusions
+
+
+def _read_exclusion(written: object) -> str:
+    if not isinstance(written, str):
+        raise InvalidExclusion
+    return bounds.normalise_exclusion(written)
 
 
 def _read_timezone(written: object) -> str:

@@ -15,8 +15,16 @@ from msgspec import Struct
 
 from wheelsched.core.egress import NO_EXCEPTIONS, EgressRules, explain_forbidden, is_own
 from wheelsched.core.fields import escaped, shown
+from wheelsched.core.problem_list import ProblemList
 from wheelsched.core.sensitive import mask_user_info
-from wheelsched.errors import InvalidHeader, InvalidUrl, TargetForbidden, UnknownChoice, quoted
+from wheelsched.errors import (
+    InvalidField,
+    InvalidHeader,
+    InvalidUrl,
+    TargetForbidden,
+    UnknownChoice,
+    quoted,
+)
 
 URL_POINTER: Final = "/target/url"
 METHOD_POINTER: Final = "/target/method"
@@ -175,14 +183,17 @@ def check_headers(headers: Mapping[str, str]) -> None:
             f"there are {len(headers):,} headers; there may be {MAX_HEADERS}",
             pointer=HEADERS_POINTER,
         )
+    problems: list[InvalidField] = []
     seen: set[str] = set()
     for name, value in headers.items():
         problem = _problem_of(name, value)
         if problem is None and name.lower() in seen:
             problem = f"{quoted(name)} is there twice; upper and lower case make no difference"
         if problem is not None:
-            raise InvalidHeader(problem, pointer=f"{HEADERS_POINTER}/{escaped(name)}")
+            pointer = f"{HEADERS_POINTER}/{escaped(name[:MAX_HEADER_NAME])}"
+            problems.append(InvalidHeader(problem, pointer=pointer))
         seen.add(name.lower())
+    ProblemList(problems).raise_as_found()
 
 
 def _problem_of(name: str, value: str) -> str | None:

@@ -21,7 +21,7 @@ from wheelsched.core.target import (
     check_method,
     check_url,
 )
-from wheelsched.errors import InvalidField
+from wheelsched.errors import InvalidDocument, InvalidField
 from wheelsched.ports import Route
 
 # All of ASCII that a request line may carry (RFC 3986); "%" is looked at apart.
@@ -63,7 +63,7 @@ class RouteTable:
             endpoint = check_url(target.url, self._rules)
             check_method(target.method)
             check_headers(target.headers)
-        except InvalidField as error:
+        except (InvalidField, InvalidDocument) as error:
             return HttpRoute(
                 tenant_id=tenant_id,
                 target=target,

@@ -4,8 +4,9 @@ Invariant: these structs say which fields there are and of which type, and refus
 the text in them must look like is for the core to judge, which knows more to say about it.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 from uuid import UUID
 
 from msgspec import Meta, Raw, Struct, field
@@ -100,6 +101,21 @@ class DstDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 class JobDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job as its user writes it. A field written as null is one that is not written."""
+
+    SYNONYMS: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("cron", "crontab", "expression", "interval"), "schedule"),
+        **dict.fromkeys(("every", "at", "rrule", "when", "start", "end"), "schedule"),
+        **dict.fromkeys(("tz", "time_zone", "zone"), "timezone"),
+        **dict.fromkeys(("url", "endpoint", "webhook", "callback"), "target.url"),
+        **{name: f"target.{name}" for name in ("method", "headers", "batch")},
+        **dict.fromkeys(("body", "data", "args", "params", "input"), "payload"),
+        **dict.fromkeys(("retries", "attempts"), "retry.max_attempts"),
+        **{name: f"retry.{name}" for name in ("max_attempts", "backoff")},
+        **dict.fromkeys(("concurrency", "max_concurrent"), "overlap.max_concurrent"),
+        **{name: f"misfire.{name}" for name in ("grace", "window", "max_missed")},
+        "key": "idempotency_key",
+        "labels": "tags",
+    }
 
     name: Annotated[str, NAME]
     schedule: Annotated[Raw, SCHEDULE]

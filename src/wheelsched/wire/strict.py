@@ -6,33 +6,57 @@ that JSON knows, no text holds NUL or half a character, and nothing is nested de
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from json import JSONDecodeError, JSONDecoder
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from wheelsched.core.fields import escaped
-from wheelsched.errors import InvalidField, InvalidJson, UnknownField, WrongType, quoted
+from wheelsched.core.problem_list import ProblemList
+from wheelsched.errors import InvalidField, InvalidJson, quoted
+from wheelsched.wire.mismatches import MAX_POINTER, Mismatches, cut, field_error
 
 MAX_DEPTH: Final = 64
 MAX_DIGITS: Final = 1_000
-MAX_POINTER: Final = 500
 
 Read = TypeVar("Read")
 Path: TypeAlias = tuple[str | int, ...]  # the keys from the whole to a value in it
 
 
 def read_strictly(body: bytes, decoder: msgspec.json.Decoder[Read]) -> Read:
-    """What a body says as a typed value; `InvalidJson`, or the field that is of another type."""
-    tree = check_json(body)
+    """The typed value of a body; `InvalidJson`, or what in it is unknown or of another type.
+
+    One mismatch is raised as it is, several as one `InvalidDocument`.
+    """
+    read = read_what_fits(body, decoder)
+    ProblemList(read[1]).raise_as_found()
+    assert read[0] is not None
+    return read[0]
+
+
+def read_what_fits(
+    body: bytes, decoder: msgspec.json.Decoder[Read], stand_ins: Mapping[str, bytes] = {}
+) -> tuple[Read | None, list[InvalidField]]:
+    """The typed value of a body, and every field of it that is unknown or of another type.
+
+    Those are left out of the value. Stand-ins, by pointer, take the place of required ones; without
+    them there is no value.
+    """
+    check_json(body)
     try:
-        return decoder.decode(body)
+        return decoder.decode(body), []
     except msgspec.ValidationError as error:
-        raise field_error(str(error), tree) from None
+        mismatches = Mismatches(stand_ins)
+        fitting = mismatches.take_out(Raw(body), decoder.type)
+        found = mismatches.found or [field_error(str(error), None)]
     except msgspec.DecodeError as error:
         raise InvalidJson(str(error)) from None
+    try:
+        return None if fitting is None else decoder.decode(fitting), found
+    except msgspec.ValidationError:
+        return None, found
 
 
 class _Flawed(ValueError):
@@ -142,12 +166,7 @@ def _too_deep(path: Path) -> InvalidJson:
 
 
 def _pointer(path: Path) -> str:
-    return _cut("".join(f"/{escaped(str(key)[:MAX_POINTER])}" for key in path))
-
-
-def _cut(pointer: str) -> str:
-    """A pointer, unless the names in it are so long that nobody would read them."""
-    return pointer if len(pointer) <= MAX_POINTER else f"{pointer[: MAX_POINTER - 1]}…"
+    return cut("".join(f"/{escaped(str(key)[:MAX_POINTER])}" for key in path))
 
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -185,40 +204,3 @@ _QUICK: Final = JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
 _SLOW: Final = JSONDecoder(
     object_pairs_hook=_marked, parse_constant=_marked_constant, parse_int=_marked_integer
 )
-
-# As msgspec words them.
-_PLACE: Final = re.compile(r" - at `(?:key` in `)?\$(?P<path>.*)`$", re.DOTALL)
-_STEP: Final = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<index>\d+)\]|\[(?P<any>\.\.\.)\]")
-_MISSING: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
-_UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
-
-
-def field_error(message: str, tree: object) -> InvalidField:
-    """The error of a field, from the message of a decoder and what it decoded."""
-    place = _PLACE.search(message)
-    said = message if place is None else message[: place.start()]
-    pointer = _cut("".join(_steps("" if place is None else place["path"], tree)))
-    if missing := _MISSING.fullmatch(said):
-        return WrongType("this field is required", pointer=f"{pointer}/{missing['name']}")
-    if unknown := _UNKNOWN.fullmatch(said):
-        name = unknown["name"]
-        return UnknownField(
-            f"there is no field {quoted(name)}", pointer=f"{pointer}/{escaped(name[:100])}"
-        )
-    return WrongType(said[:1].lower() + said[1:], pointer=pointer)
-
-
-def _steps(path: str, tree: Any) -> Iterator[str]:
-    """The path as pointer tokens; which value of a mapping is meant, only the tree knows."""
-    for step in _STEP.finditer(path):
-        if step["name"] is not None:
-            key: Any = step["name"]
-        elif step["index"] is not None:
-            key = int(step["index"])
-        else:
-            key = next((name for name, value in tree.items() if not isinstance(value, str)), "")
-        yield f"/{escaped(str(key))}"
-        try:
-            tree = tree[key]
-        except (LookupError, TypeError):
-            return

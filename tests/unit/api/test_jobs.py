@@ -111,6 +111,7 @@ async def test_every_mistake_is_told_at_once(api: Api) -> None:
     assert refused.headers["Content-Type"].startswith("application/problem+json")
     assert set(refused.pointers) == {
         "/name",
+        "/schedule",
         "/timezone",
         "/target/url",
         "/target/headers/Host",

@@ -64,7 +64,7 @@ def seconds_to_judge(schedule: object, timezone: str) -> float:
     started = process_time()
     try:
         spec = parse(schedule, timezone=timezone, now_us=NOW)
-    except errors.InvalidField:
+    except (errors.InvalidField, errors.InvalidDocument):
         pass
     else:
         compiled = compile_schedule(spec, JOB, NOW)

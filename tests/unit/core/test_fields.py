@@ -131,7 +131,7 @@ def test_a_field_that_nobody_asked_for_is_refused() -> None:
     problem = only_problem(fields)
     assert isinstance(problem, UnknownField)
     assert problem.pointer == "/m~1n~0o"
-    assert str(problem) == "there is no field 'm/n~o'; known: n"
+    assert str(problem) == "unknown field 'm/n~o'; known fields: n"
 
 
 def test_all_problems_are_raised_at_once() -> None:

@@ -29,7 +29,12 @@ REFUSALS: dict[str, tuple[object, type[errors.InvalidField], str, str]] = {
     "a number": ({"every": 5}, errors.ScheduleMissing, "/schedule/every", "is text"),
     "an empty string": ("  ", errors.ScheduleMissing, "/schedule", "is text"),
     "an unknown key": ({"cron": CRON, "tz": 1}, errors.UnknownField, "/schedule/tz", "'tz'"),
-    "a key with a slash": ({"a/b": 1}, errors.UnknownField, "/schedule/a~1b", "'a/b'"),
+    "a key with a slash": (
+        {"cron": "@daily", "a/b": 1},
+        errors.UnknownField,
+        "/schedule/a~1b",
+        "'a/b'",
+    ),
     "only nulls": (
         {"cron": None, "at": None},
         errors.ScheduleMissing,

@@ -76,7 +76,7 @@ def test_the_example_of_the_contract_is_read() -> None:
         ({"misfire": {"max_missed": 0}}, "/misfire/max_missed",
          "0 is out of range; 1 to 1,000 is right"),
         ({"misfire": {"polcy": "all"}}, "/misfire/polcy",
-         "there is no field 'polcy'; known: grace, max_missed, policy, window"),
+         "unknown field 'polcy'; did you mean 'policy'?"),
         ({"misfire": "once"}, "/misfire", "'once' is not an object"),
         ({"overlap": {"policy": "forbid"}}, "/overlap/policy",
          "'forbid' is not one of 'skip', 'queue', 'allow', 'cancel'"),

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Raw, Struct
 
-from wheelsched.errors import InvalidField, InvalidJson
+from wheelsched.core.problem_list import MAX_PROBLEMS
+from wheelsched.errors import InvalidDocument, InvalidField, InvalidJson
 from wheelsched.wire import strict
 from wheelsched.wire.strict import MAX_DEPTH, check_json, read_strictly
 
@@ -67,14 +68,18 @@ def test_what_looks_suspect_and_is_not(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("body", "pointer", "said"),
     [
-        (b"[]", "", "expected `object`, got `array`"),
+        (b"[]", "", "expected an object, got an array"),
         (b"{}", "/inner", "required"),
         (b'{"inner": {}}', "/inner/size", "required"),
-        (b'{"inner": {"size": 1, "a/b": 2}}', "/inner/a~1b", "no field 'a/b'"),
-        (b'{"inner": {"size": "1"}}', "/inner/size", "expected `int`"),
+        (b'{"inner": {"size": 1, "a/b": 2}}', "/inner/a~1b", "unknown field 'a/b'"),
+        (b'{"inner": {"size": "1"}}', "/inner/size", "expected an integer, got a string"),
         (b'{"inner": {"size": 0}}', "/inner/size", ">= 1"),
         (b'{"inner": {"size": 1}, "more": [{"size": 1}, {"size": []}]}', "/more/1/size", "array"),
-        (b'{"inner": {"size": 1, "labels": {"a": "b", "c~d": 2}}}', "/inner/labels/c~0d", "str"),
+        (
+            b'{"inner": {"size": 1, "labels": {"a": "b", "c~d": 2}}}',
+            "/inner/labels/c~0d",
+            "a string",
+        ),
     ],
 )
 def test_a_field_of_another_type_is_pointed_at(body: bytes, pointer: str, said: str) -> None:
@@ -82,6 +87,25 @@ def test_a_field_of_another_type_is_pointed_at(body: bytes, pointer: str, said: 
         read_strictly(body, DECODER)
     assert caught.value.pointer == pointer
     assert said in str(caught.value)
+
+
+def test_all_mismatches_are_raised_together() -> None:
+    with pytest.raises(InvalidDocument) as caught:
+        read_strictly(b'{"more": [1], "x": 1, "inner": {"labels": {"a": 1, "b": 2}}}', DECODER)
+    assert [each.pointer for each in caught.value.errors] == [
+        "/x",
+        "/inner/size",
+        "/inner/labels/a",
+        "/inner/labels/b",
+        "/more/0",
+    ]
+
+
+def test_no_document_has_more_problems_than_anybody_reads() -> None:
+    names = ",".join(f'"x{number}": 1' for number in range(10_000))
+    with pytest.raises(InvalidDocument) as caught:
+        read_strictly(f'{{"inner": {{"size": 1}}, {names}}}'.encode(), DECODER)
+    assert len(caught.value.errors) == MAX_PROBLEMS
 
 
 @pytest.mark.parametrize(
