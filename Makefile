@@ -101,7 +101,7 @@ bench-full: setup ## the benchmarks at the sizes they are designed for: hours, a
 	-export WHEELSCHED_BENCH_SECONDS=60; $(BENCH) bench_lateness.py
 	-export WHEELSCHED_BENCH_RATE=2800 WHEELSCHED_BENCH_SECONDS=300; $(BENCH) bench_steady.py
 	-export WHEELSCHED_BENCH_TIMERS=167000; $(BENCH) bench_takeover.py
-	-$(BENCH) bench_api.py
+	-$(BENCH) bench_api.py bench_reads.py
 	-export WHEELSCHED_BENCH_SECONDS=30; $(BENCH) bench_api_load.py
 	-export WHEELSCHED_BENCH_JOBS=10000000; $(BENCH) bench_restart.py
 

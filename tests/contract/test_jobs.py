@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.contract.conftest import ALL, MINUTE_US, World
 
 from wheelsched.core.misfire import Skip
-from wheelsched.core.model import JobState, RunKey, RunState, SkipReason, Trigger
+from wheelsched.core.model import Draft, Job, JobState, RunKey, RunState, SkipReason, Trigger
 from wheelsched.errors import JobChanged, JobNameTaken, JobNotFound, JobNotPausable, TenantNotFound
 from wheelsched.ports import (
     FIRST_JOB,
@@ -16,6 +16,7 @@ from wheelsched.ports import (
     ClaimedRetry,
     JobFilter,
     JobPosition,
+    JobVersion,
     Registration,
     RequestedRun,
     position_of,
@@ -79,6 +80,22 @@ async def test_a_job_without_a_future_is_finished(world: World) -> None:
         await world.jobs.pause(world.caller, job.job_id)
     with pytest.raises(JobNotPausable):
         await world.jobs.resume(world.caller, job.job_id, world.now_us)
+
+
+async def test_a_known_version_is_listed_as_what_is_known_of_it(world: World) -> None:
+    first = await world.register(world.now_us, "a")
+    await world.register(world.now_us, "b")
+    listed = await world.jobs.list_jobs(world.caller, JobFilter(), 9)
+    versions = [JobVersion(each.job_id, each.version, each.updated_at_us) for each in listed]
+    known = {versions[0]: "known"}
+
+    async def found(caller: Caller) -> list[Job | Draft | str]:
+        return await world.jobs.list_jobs_or(caller, JobFilter(), 9, FIRST_JOB, known.get)
+
+    assert await found(world.caller) == ["known", listed[1]]
+    assert await found(world.other) == []
+    await world.jobs.pause(world.caller, first.job_id)
+    assert await found(world.caller) == await world.jobs.list_jobs(world.caller, JobFilter(), 9)
 
 
 async def test_lists_by_name_in_pages_and_by_filter(world: World) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID, uuid4
@@ -178,6 +179,23 @@ async def test_postgres_killed_and_restarted() -> None:
 async def test_no_postgres_at_all() -> None:
     with pytest.raises(StoreUnavailable):
         await Database.open(config("postgresql://nobody@127.0.0.1:1/nothing"))
+
+
+async def test_connections_are_given_out_in_the_order_of_asking(database: str) -> None:
+    """Whoever asks in the moment that one is given back does not overtake those who wait."""
+    numbers, given = count(), []
+    async with await Database.open(config(database, connections=1)) as pools:
+
+        async def use(pause: int) -> None:
+            for _ in range(10):
+                for _ in range(pause):
+                    await asyncio.sleep(0)
+                number = next(numbers)
+                async with pools.connection():
+                    given.append(number)
+
+        await asyncio.gather(*map(use, range(50)))
+    assert given == sorted(given)
 
 
 async def test_the_lease_is_renewed_when_every_connection_is_in_use(database: str) -> None:

@@ -5,9 +5,9 @@ headers are masked in every answer.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import convert
-from msgspec.structs import replace
 
 from wheelsched.api.drafts import draft_answer
 from wheelsched.core.compile import compile_schedule
@@ -15,6 +15,7 @@ from wheelsched.core.dialects import dialect_warnings
 from wheelsched.core.duration import MILLISECOND, format_duration
 from wheelsched.core.model import Attempt, Draft, Job, JobState, Run, RunKey, format_run_id
 from wheelsched.core.outcome import told
+from wheelsched.core.policy import MisfirePolicy, OverlapPolicy, RetryPolicy
 from wheelsched.core.sensitive import mask_headers
 from wheelsched.core.spec import Schedule
 from wheelsched.core.written import Policies, write_policies
@@ -40,13 +41,30 @@ def job_answer(job: Job | Draft, now_us: int, too_late: Sequence[RunKey] = ()) -
     """A job with its coming due time, and the runs that a change was too late for."""
     if isinstance(job, Draft):
         return draft_answer(job)
-    written = document_of(job)
-    target = replace(written.target, headers=mask_headers(job.target.headers))
-    written = replace(written, target=target)
+    spec, target = job.spec, job.target
     coming_us = schedule_of(job).next_after(now_us) if job.state is JobState.ACTIVE else None
     return JobAnswer(
         job_id=job.job_id,
+        name=job.name,
         state=job.state,
+        schedule=job.schedule,
+        timezone=spec.timezone,
+        target=TargetDocument(
+            url=target.url,
+            method=target.method,
+            headers=mask_headers(target.headers),
+            batch=target.batch,
+        ),
+        payload=job.payload,
+        misfire=_misfire_document(job.misfire),
+        overlap=_overlap_document(job.overlap),
+        retry=_retry_document(job.retry),
+        timeout=_duration(job.timeout_us),
+        jitter=_duration(spec.jitter_us),
+        priority=job.priority,
+        dst=_dst_document(spec.dst_gap, spec.dst_overlap),
+        idempotency_key=job.idempotency_key,
+        tags=job.tags,
         version=job.version,
         created_at=instant(job.created_at_us),
         updated_at=instant(job.updated_at_us),
@@ -54,22 +72,12 @@ def job_answer(job: Job | Draft, now_us: int, too_late: Sequence[RunKey] = ()) -
         next_run_at=instant_or_none(coming_us),
         too_late=tuple(map(format_run_id, too_late)),
         warnings=dialect_warnings(job.spec),
-        **{name: getattr(written, name) for name in JobDocument.__struct_fields__},
     )
 
 
 def document_of(job: Job) -> JobDocument:
     """The document of a job, with every default written out and no value masked."""
     spec = job.spec
-    policies = write_policies(
-        Policies(
-            misfire=job.misfire,
-            overlap=job.overlap,
-            retry=job.retry,
-            timeout_us=job.timeout_us,
-            priority=job.priority,
-        )
-    )
     return JobDocument(
         name=job.name,
         schedule=job.schedule,
@@ -81,16 +89,37 @@ def document_of(job: Job) -> JobDocument:
         ),
         timezone=spec.timezone,
         payload=job.payload,
-        misfire=convert(policies["misfire"], MisfireDocument),
-        overlap=convert(policies["overlap"], OverlapDocument),
-        retry=convert(policies["retry"], RetryDocument),
-        timeout=policies["timeout"],
-        jitter=format_duration(spec.jitter_us),
-        priority=policies["priority"],
-        dst=DstDocument(gap=spec.dst_gap, overlap=spec.dst_overlap),
+        misfire=_misfire_document(job.misfire),
+        overlap=_overlap_document(job.overlap),
+        retry=_retry_document(job.retry),
+        timeout=_duration(job.timeout_us),
+        jitter=_duration(spec.jitter_us),
+        priority=job.priority,
+        dst=_dst_document(spec.dst_gap, spec.dst_overlap),
         idempotency_key=job.idempotency_key,
         tags=job.tags,
     )
+
+
+# Jobs differ, and their policies seldom do: a page of a hundred has a few.
+_shared = lru_cache(maxsize=1_024)
+_duration = _shared(format_duration)
+_dst_document = _shared(lambda gap, overlap: DstDocument(gap=gap, overlap=overlap))
+
+
+@_shared
+def _misfire_document(misfire: MisfirePolicy) -> MisfireDocument:
+    return convert(write_policies(Policies(misfire=misfire))["misfire"], MisfireDocument)
+
+
+@_shared
+def _overlap_document(overlap: OverlapPolicy) -> OverlapDocument:
+    return convert(write_policies(Policies(overlap=overlap))["overlap"], OverlapDocument)
+
+
+@_shared
+def _retry_document(retry: RetryPolicy) -> RetryDocument:
+    return convert(write_policies(Policies(retry=retry))["retry"], RetryDocument)
 
 
 def run_answer(run: Run, attempts: Sequence[Attempt] | None = None) -> RunAnswer:

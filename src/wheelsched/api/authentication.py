@@ -31,6 +31,7 @@ PASSED_ON: Final = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-
 FETCH_SITE: Final = "Sec-Fetch-Site"  # set by browsers, which no page can change
 OWN_SITES: Final = ("same-origin", "none")
 LOOPBACK_ACTOR: Final = "loopback"
+ALL_SCOPES: Final = frozenset[str](Scope)
 _MAX_TOKEN: Final = 256
 _MANY: Final = 10_000
 
@@ -90,7 +91,7 @@ class Authentication:
             raise TokenMissing
         check_neighbour(request)
         caller = Caller(self._config.loopback_tenant_id, LOOPBACK_ACTOR)
-        return Access(caller, frozenset(Scope), self._config.loopback_requests_per_second)
+        return Access(caller, ALL_SCOPES, self._config.loopback_requests_per_second)
 
     async def _look_up(self, digest: bytes) -> Access | None:
         now_ns = self._clock.now_ns()

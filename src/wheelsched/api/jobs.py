@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta, Raw
+from msgspec import Meta, Raw, Struct
 
 from wheelsched.api.answers import document_of, job_answer
 from wheelsched.api.changes import look_and_change
@@ -17,6 +17,7 @@ from wheelsched.api.intake import Edit, Intake
 from wheelsched.api.merging import merge
 from wheelsched.api.operation import JSON, MERGE_PATCH, Answer, Call, NoQuery, Operation
 from wheelsched.api.pages import PageQuery, cut
+from wheelsched.api.rendered import RenderedJob, RenderedJobs
 from wheelsched.api.surroundings import Surroundings
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.model import Draft, Job, JobState
@@ -35,7 +36,6 @@ from wheelsched.ports import (
     JobFilter,
     JobPosition,
     JobStore,
-    position_of,
 )
 from wheelsched.wire.job import JobAnswer, JobDocument
 from wheelsched.wire.jobs import JobPage
@@ -54,6 +54,13 @@ class JobsQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True
     tag: Annotated[tuple[str, ...], Meta(description="`name:value`; each narrows the list")] = ()
 
 
+class _RenderedPage(Struct, frozen=True, kw_only=True):
+    """A `JobPage` whose items are JSON already."""
+
+    items: list[Raw]
+    next_cursor: str | None
+
+
 class Jobs:
     """What is asked of the definitions of jobs."""
 
@@ -61,6 +68,7 @@ class Jobs:
         self._jobs = jobs
         self._surroundings = surroundings
         self._rules = rules
+        self._rendered = RenderedJobs()
 
     def operations(self) -> tuple[Operation, ...]:
         return (
@@ -135,14 +143,19 @@ class Jobs:
         wanted = JobFilter(state=query.state, name=query.name, tags=_read_tags(query.tag))
         cursors = Cursors(call.caller.tenant_id, "jobs", wanted)
         after = FIRST_JOB if query.cursor is None else cursors.read(query.cursor, JobPosition)
-        found = await self._jobs.list_jobs(call.caller, wanted, query.limit + 1, after)
-        page, last = cut(found, query.limit)
+        found = await self._jobs.list_jobs_or(
+            call.caller, wanted, query.limit + 1, after, self._rendered.at(call.now_us)
+        )
+        page, last = cut([self._rendered_at(job, call.now_us) for job in found], query.limit)
         return Answer(
-            body=JobPage(
-                items=[job_answer(job, call.now_us) for job in page],
-                next_cursor=None if last is None else cursors.write(position_of(last)),
+            body=_RenderedPage(
+                items=[job.answer for job in page],
+                next_cursor=None if last is None else cursors.write(last.position),
             )
         )
+
+    def _rendered_at(self, job: Job | Draft | RenderedJob, now_us: int) -> RenderedJob:
+        return job if isinstance(job, RenderedJob) else self._rendered.render(job, now_us)
 
     async def read(self, call: Call[NoQuery, None]) -> Answer:
         return tagged(await self._jobs.read(call.caller, call.job_id), call.now_us)

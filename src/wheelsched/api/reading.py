@@ -45,6 +45,8 @@ def check_headers(request: web.BaseRequest, config: ApiConfig) -> None:
 
 async def read_body(request: web.BaseRequest, operation: Operation, config: ApiConfig) -> bytes:
     """The body of a request, or the reason why it is not read."""
+    if not request.can_read_body:
+        return b""
     limit = operation.max_body_bytes
     if (request.content_length or 0) > limit:
         raise _too_large(limit)
@@ -69,6 +71,8 @@ def decode_body(body: bytes, operation: Operation) -> Any:
     no body to read."""
     if operation.body is bytes:
         return body
+    if not body and operation.body is None:
+        return None
     if not body and (operation.body is None or operation.is_body_optional):
         body = b"{}"
     return read_strictly(body, _decoder(NoBody if operation.body is None else operation.body))

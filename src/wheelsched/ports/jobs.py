@@ -3,8 +3,8 @@
 Invariant: a caller sees the jobs of its tenant and no other; every change is in the audit.
 """
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
@@ -14,6 +14,8 @@ from wheelsched.core.model import Draft, Job, JobState, RunKey
 from wheelsched.core.spec import END_US
 from wheelsched.errors import JobNotPlanned
 from wheelsched.ports.tenants import Caller
+
+Known = TypeVar("Known")
 
 
 class Registration(Struct, frozen=True):
@@ -65,6 +67,14 @@ def position_of(job: Job | Draft) -> JobPosition:
     return JobPosition(job.name, job_id=job.job_id)
 
 
+class JobVersion(NamedTuple):
+    """What a job was at one time: whatever changes of it, changes this."""
+
+    job_id: UUID
+    version: int
+    updated_at_us: int
+
+
 def planned(job: Job | Draft) -> Job:
     """The job, or `JobNotPlanned` when it is a draft."""
     if isinstance(job, Draft):
@@ -94,6 +104,16 @@ class JobStore(Protocol):
     ) -> list[Job | Draft]:
         """Jobs by name, after the last of a page. Finished jobs may share a name: see
         `JobPosition`."""
+
+    async def list_jobs_or(
+        self,
+        caller: Caller,
+        wanted: JobFilter,
+        limit: int,
+        after: JobPosition,
+        known: Callable[[JobVersion], Known | None],
+    ) -> list[Job | Draft | Known]:
+        """The same, but for a version that is known comes what is known of it, undecoded."""
 
     async def edit(
         self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool

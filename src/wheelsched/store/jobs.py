@@ -4,7 +4,7 @@ Invariant: a change locks the job, then its timer, and looks at the runs only th
 flight has ended by that time, so that no run is armed behind the back of an acknowledged change.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -28,6 +28,8 @@ from wheelsched.ports import (
     Deleted,
     JobFilter,
     JobPosition,
+    JobVersion,
+    Known,
     Registration,
     planned,
 )
@@ -74,12 +76,22 @@ class PostgresJobs:
     async def list_jobs(
         self, caller: Caller, wanted: JobFilter, limit: int, after: JobPosition = FIRST_JOB
     ) -> list[Job | Draft]:
-        tags = ENCODER.encode(wanted.tags).decode()
-        async with self._database.tenant(caller) as connection:
-            rows = await connection.fetch(
-                QUERIES["list_jobs"], *after, wanted.state, wanted.name, tags, limit
-            )
-        return [decode_either(row) for row in rows]
+        return [decode_either(row) for row in await self._list_rows(caller, wanted, limit, after)]
+
+    async def list_jobs_or(
+        self,
+        caller: Caller,
+        wanted: JobFilter,
+        limit: int,
+        after: JobPosition,
+        known: Callable[[JobVersion], Known | None],
+    ) -> list[Job | Draft | Known]:
+        rows = await self._list_rows(caller, wanted, limit, after)
+        return [
+            known(JobVersion(row["job_id"], row["version"], row["updated_at"]))
+            or decode_either(row)
+            for row in rows
+        ]
 
     async def edit(
         self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool
@@ -103,6 +115,15 @@ class PostgresJobs:
 
     async def delete(self, caller: Caller, job_id: UUID, version: int | None = None) -> Deleted:
         return await with_days(self._database, partial(self._delete, caller, job_id, version))
+
+    async def _list_rows(
+        self, caller: Caller, wanted: JobFilter, limit: int, after: JobPosition
+    ) -> Sequence[asyncpg.Record]:
+        tags = ENCODER.encode(wanted.tags).decode()
+        async with self._database.tenant(caller) as connection:
+            return await connection.fetch(
+                QUERIES["list_jobs"], *after, wanted.state, wanted.name, tags, limit
+            )
 
     async def _edit(
         self, caller: Caller, job: Job, due_us: int | None, is_rescheduled: bool, days: Days

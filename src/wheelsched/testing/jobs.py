@@ -1,6 +1,6 @@
 """Jobs of one tenant, in memory. Invariant: as on Postgres, changes reach what is armed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -24,6 +24,8 @@ from wheelsched.ports import (
     Deleted,
     JobFilter,
     JobPosition,
+    JobVersion,
+    Known,
     Registration,
     planned,
     position_of,
@@ -89,6 +91,20 @@ class MemoryJobs:
             and wanted.tags.items() <= (job.tags.items() if isinstance(job, Job) else set())
         ]
         return sorted(found, key=lambda job: _order(position_of(job)))[:limit]
+
+    async def list_jobs_or(
+        self,
+        caller: Caller,
+        wanted: JobFilter,
+        limit: int,
+        after: JobPosition,
+        known: Callable[[JobVersion], Known | None],
+    ) -> list[Job | Draft | Known]:
+        found = await self.list_jobs(caller, wanted, limit, after)
+        return [
+            known(JobVersion(each.job_id, each.version, each.updated_at_us)) or each
+            for each in found
+        ]
 
     async def edit(
         self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool
