@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
+from wheelsched.api.glossary import describe_all, meaning_of
 from wheelsched.api.operation import JSON, MERGE_PATCH, PREFIX, Operation
 from wheelsched.api.replays import HEADER
+from wheelsched.wire.describing import with_defaults
 from wheelsched.wire.problem import CONTENT_TYPE, Problem
 
 _REF: Final = "#/components/schemas/{name}"
@@ -35,6 +37,8 @@ def describe(operations: Iterable[Operation]) -> bytes:
     operations = list(operations)
     types = [Problem, *_types_of(operations)]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    components = with_defaults(components)
+    describe_all(components)
     by_type = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -116,7 +120,7 @@ def _content(description: str, content_type: str, schema: Any) -> dict[str, Any]
 
 def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": _PARAMETERS[name]}
+        {"name": name, "in": "path", "required": True, "schema": _PARAMETERS[name]} | _about(name)
         for name in _PARAMETER.findall(operation.path)
     ]
 
@@ -132,6 +136,7 @@ def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
             "required": name in required,
             "schema": _inlined(described, components),
         }
+        | _about(name, described.get("description"))
         for name, described in schema["properties"].items()
     ]
 
@@ -151,7 +156,13 @@ def _inlined(schema: Any, components: Mapping[str, Any]) -> Any:
 
 def _header(name: str, pattern: str) -> dict[str, Any]:
     schema = {"type": "string", "pattern": pattern}
-    return {"name": name, "in": "header", "required": False, "schema": schema}
+    return {"name": name, "in": "header", "required": False, "schema": schema} | _about(name)
+
+
+def _about(name: str, description: str | None = None) -> dict[str, str]:
+    """What a parameter is for."""
+    text = description or meaning_of(name)
+    return {"description": text} if text else {}
 
 
 def _probe(address: str, summary: str) -> dict[str, Any]:

@@ -4,8 +4,6 @@ Invariant: no job is registered for an address that its shard would refuse to re
 address is written out. Where a name leads is decided at each connection.
 """
 
-from typing import Final
-
 from msgspec.structs import replace
 
 from wheelsched.api.problem_list import ProblemList
@@ -15,9 +13,7 @@ from wheelsched.core.model import Target
 from wheelsched.core.sensitive import MASK, masked_names, restore_headers
 from wheelsched.core.target import HEADERS_POINTER, check_headers, check_method, check_url
 from wheelsched.errors import FieldOutOfRange, InvalidDocument, InvalidHeader
-from wheelsched.wire.job import TargetDocument
-
-MAX_BATCH: Final = 1_000
+from wheelsched.wire.job import MAX_BATCH, TargetDocument
 
 
 def judge_target(written: TargetDocument, rules: EgressRules) -> Target:

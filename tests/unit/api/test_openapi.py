@@ -4,6 +4,8 @@ import msgspec
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from tests.api import Api
 
+from wheelsched.core.model import JobState, RunState, SkipReason, Trigger
+
 
 async def test_the_document_is_openapi(api: Api) -> None:
     document = (await api.get("/openapi.json", token=None)).body
@@ -62,6 +64,77 @@ async def test_the_document_says_which_calls_heed_a_version(api: Api) -> None:
         "POST /jobs/{job_id}/pause",
         "POST /jobs/{job_id}/resume",
     }
+
+
+async def test_every_field_and_every_parameter_is_described(api: Api) -> None:
+    document = (await api.get("/openapi.json")).body
+    fields = {
+        f"{name}.{field}": described
+        for name, schema in document["components"]["schemas"].items()
+        for field, described in schema.get("properties", {}).items()
+    }
+    parameters = {
+        f"{method} {path} {parameter['name']}": parameter
+        for path, methods in document["paths"].items()
+        for method, call in methods.items()
+        for parameter in call.get("parameters", [])
+    }
+    described = fields | parameters
+    assert [name for name, each in described.items() if not each.get("description")] == []
+
+
+async def test_every_field_of_a_job_has_an_example(api: Api) -> None:
+    schemas = (await api.get("/openapi.json")).body["components"]["schemas"]
+    documents = [name for name in schemas if name.endswith("Document")]
+    assert set(documents) == {
+        f"{name}Document" for name in ("Job", "Target", "Misfire", "Overlap", "Retry", "Dst")
+    }
+    for name in documents:
+        for field, described in schemas[name]["properties"].items():
+            assert "examples" in described, f"{name}.{field}"
+
+
+async def test_words_with_a_meaning_are_enumerated(api: Api) -> None:
+    schemas = (await api.get("/openapi.json")).body["components"]["schemas"]
+
+    def words(name: str, field: str) -> list[str]:
+        found = schemas[name]["properties"][field]
+        (enumerated,) = [each for each in found["anyOf"] if "enum" in each]
+        return list(enumerated["enum"])
+
+    assert words("MisfireDocument", "policy") == ["once", "all", "skip"]
+    assert words("OverlapDocument", "policy") == ["skip", "queue", "allow", "cancel"]
+    assert words("RetryDocument", "backoff") == ["exponential", "linear", "fixed"]
+    assert words("DstDocument", "gap") == ["shift", "skip"]
+    assert words("DstDocument", "overlap") == ["first", "last", "both"]
+    assert words("TargetDocument", "method") == ["POST", "PUT", "PATCH"]
+    for enumeration in (JobState, RunState, Trigger, SkipReason):
+        assert sorted(schemas[enumeration.__name__]["enum"]) == sorted(enumeration)
+
+
+async def test_what_the_document_gives_as_examples_is_accepted(api: Api) -> None:
+    schemas = (await api.get("/openapi.json")).body["components"]["schemas"]
+    properties = schemas["JobDocument"]["properties"]
+    job = {name: described["examples"][0] for name, described in properties.items()}
+    for name in ("target", "misfire", "overlap", "retry", "dst"):
+        inner = schemas[f"{name.capitalize()}Document"]["properties"]
+        job[name] = {field: described["examples"][0] for field, described in inner.items()}
+    job["retry"]["initial"] = "1s"
+    answer = await api.post("/jobs", job)
+    assert answer.status == 201, answer.body
+
+
+async def test_the_defaults_of_the_document_are_those_of_a_job(api: Api) -> None:
+    schemas = (await api.get("/openapi.json")).body["components"]["schemas"]
+    job = await api.create()
+    del job["timezone"]  # which the job of these tests has
+    for name, described in schemas["JobDocument"]["properties"].items():
+        if name in job and described.get("default") not in (None, {}):
+            assert job[name] == described["default"], name
+    for name in ("target", "misfire", "overlap", "retry", "dst"):
+        for field, described in schemas[f"{name.capitalize()}Document"]["properties"].items():
+            if "default" in described:
+                assert job[name][field] == described["default"], f"{name}.{field}"
 
 
 async def test_the_document_knows_the_fields_of_a_job(api: Api) -> None:
