@@ -2,13 +2,14 @@
 
 Invariant: what is read means the same to whoever reads the file by the core schema of YAML 1.2, of
 which JSON is a part: `on`, `yes` and `12:30:00` are text, `010` is ten. What JSON could not carry,
-and a key that is there twice, is refused with its place.
+and a key that is there twice, is refused with its place. Memory and time stay proportional to the
+file: aliases may repeat `MAX_ALIASED` characters and nodes, and nothing nests below `MAX_DEPTH`.
 """
 
 import math
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import typer
 import yaml
@@ -16,6 +17,7 @@ from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 
 from wheelsched.cli.written import read_text
+from wheelsched.wire import strict
 
 NULL: Final = "tag:yaml.org,2002:null"
 BOOL: Final = "tag:yaml.org,2002:bool"
@@ -31,6 +33,9 @@ OCTAL: Final = re.compile(r"0o[0-7]+\Z")
 HEXADECIMAL: Final = re.compile(r"0x[0-9a-fA-F]+\Z")
 MAX_DIGITS: Final = 40  # with leading zeros; no integer of 64 bits has more than 20
 INTEGERS: Final = range(-(2**63), 2**64)  # those that every part of wheelsched carries
+
+MAX_ALIASED: Final = 4_000_000  # ten thousand jobs that share 400 characters
+MAX_DEPTH: Final = strict.MAX_DEPTH + 3  # a job, in a list, under a key
 
 FRACTION: Final = (
     r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
@@ -53,13 +58,68 @@ def read_trees(path: str) -> Iterator[Any]:
             if part is not None:
                 yield from part if isinstance(part, list) else [part]
     except yaml.YAMLError as error:
-        raise typer.BadParameter(f"{path} is no YAML that can be used: {error}") from error
-    except RecursionError as error:
-        raise typer.BadParameter(f"{path} is nested too deep") from error
+        raise typer.BadParameter(f"{path} cannot be used: {error}") from error
+
+
+class Extent(NamedTuple):
+    """How much a node is when all its aliases are written out."""
+
+    size: int  # nodes and characters
+    height: int  # levels, this one included
 
 
 class Loader(yaml.SafeLoader):
-    """Reads by the core schema."""
+    """Reads by the core schema, and bounds what aliases expand to before anything expands them."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._extents: dict[yaml.Node, Extent] = {}
+        self._aliased = 0
+        self._depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
+        """A node, or the one that an alias stands for."""
+        event = self.peek_event()
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise _too_deep(event.start_mark)
+        node: yaml.Node | None = super().compose_node(parent, index)
+        if node is not None:
+            extent = self._extent_of(node, event)
+            if self._depth - 1 + extent.height > MAX_DEPTH:
+                raise _too_deep(event.start_mark)
+        self._depth -= 1
+        return node
+
+    def _extent_of(self, node: yaml.Node, event: yaml.Event) -> Extent:
+        if not isinstance(event, yaml.AliasEvent):
+            self._extents[node] = extent = self._measure(node)
+            return extent
+        if node not in self._extents:
+            raise ComposerError(None, None, f"{event.anchor!r} contains itself", event.start_mark)
+        extent = self._extents[node]
+        self._aliased += extent.size
+        if self._aliased > MAX_ALIASED:
+            raise ComposerError(
+                None,
+                None,
+                f"the aliases of this file expand to more than {MAX_ALIASED:,} characters",
+                event.start_mark,
+            )
+        return extent
+
+    def _measure(self, node: yaml.Node) -> Extent:
+        """The extent of a node whose parts have theirs."""
+        if isinstance(node, yaml.ScalarNode):
+            return Extent(1 + len(node.value), 1)
+        parts = node.value
+        if isinstance(node, yaml.MappingNode):
+            parts = [part for pair in parts for part in pair]
+        below = [self._extents[part] for part in parts]
+        return Extent(
+            1 + sum(extent.size for extent in below),
+            1 + max((extent.height for extent in below), default=0),
+        )
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Here every key still stands where it was written, and nothing is merged yet."""
@@ -110,6 +170,10 @@ def _read_float(loader: Loader, node: yaml.ScalarNode) -> float:
     if not math.isfinite(number):
         raise _unusable(node, "is no number that JSON knows")
     return number
+
+
+def _too_deep(mark: yaml.Mark) -> ComposerError:
+    return ComposerError(None, None, f"nested deeper than {MAX_DEPTH} levels", mark)
 
 
 def _unusable(node: yaml.ScalarNode, why: str) -> ConstructorError:

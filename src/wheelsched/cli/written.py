@@ -7,7 +7,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import typer
 from msgspec import Raw
@@ -16,6 +16,8 @@ from wheelsched.clock import SystemClock
 from wheelsched.core.duration import parse_duration
 from wheelsched.errors import InvalidDuration, InvalidJson
 from wheelsched.wire.strict import check_json
+
+MAX_FILE: Final = 16 << 20
 
 
 class Address(NamedTuple):
@@ -104,8 +106,15 @@ def read_json(text: str, *, example: str) -> Raw:
 
 
 def read_text(path: str) -> str:
-    """The text of a file; - is stdin."""
+    """The text of a file of at most `MAX_FILE` characters; - is stdin."""
     try:
-        return sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
+        if path == "-":
+            text = sys.stdin.read(MAX_FILE + 1)
+        else:
+            with Path(path).open(encoding="utf-8") as file:
+                text = file.read(MAX_FILE + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{path} cannot be read: {error}") from error
+    if len(text) > MAX_FILE:
+        raise typer.BadParameter(f"{path} is larger than {MAX_FILE:,} characters; split it")
+    return text
