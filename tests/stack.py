@@ -128,7 +128,7 @@ def _read_announcement(process: subprocess.Popen[str], home: Path) -> RunningSta
             break
     found = [
         re.search(pattern, said)
-        for pattern in (r"is up at (\S+)", r"database +(\S+)", r"signature +([^ ,\n]+)")
+        for pattern in (r"is up at (\S+)", r"database +(\S+)", r"secret +(whsec_\S+)")
     ]
     url, database_url, secret = (match.group(1) if match else "" for match in found)
     assert url, f"it did not start:\n{said}"

@@ -77,10 +77,25 @@ def test_what_was_registered_is_there_after_a_restart(home: Path) -> None:
     }
     with running_stack(home=home) as stack:
         job_id = ask(stack, "/api/v1/jobs", job)["job_id"]
-        secret = stack.secret
     with running_stack(home=home) as stack:
         assert ask(stack, f"/api/v1/jobs/{job_id}")["name"] == "kept"
-        assert stack.secret == secret
+
+
+def test_the_secret_is_printed_when_it_is_made_and_by_a_command(home: Path) -> None:
+    with running_stack(home=home) as stack:
+        secret = stack.secret
+        assert secret
+    command = ("tenant", "secret", "--data-dir", str(home))
+    assert "cannot be reached" in run(*command, code=6)
+    with running_stack(home=home) as stack:
+        assert stack.secret == ""
+        assert stack.run(*command).split() == [secret]
+        database = ("--database-url", stack.database_url)
+        shown = stack.read("tenant", "secret", "local", *database)
+        assert shown == {"tenant": "local", "secrets": [secret]}
+        rotated = stack.read("tenant", "rotate-secret", "local", *database)["secret"]
+        assert stack.run(*command).split() == [rotated, secret]
+        assert "there is no tenant 'nobody'" in stack.run(*command, "nobody", code=3)
 
 
 def test_what_dies_is_started_again(home: Path) -> None:

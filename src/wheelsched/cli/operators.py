@@ -73,6 +73,9 @@ class DatabaseOperators:
     def revoke_token(self, token_id: str) -> TokenAnswer:
         return self._ask(lambda operator: operator.revoke_token(token_id))
 
+    def read_secrets(self, tenant_id: UUID) -> tuple[str, ...]:
+        return self._ask(lambda operator: operator.read_secrets(tenant_id))
+
     def grant(self, tenant_id: UUID, database_role: str) -> None:
         self._ask(lambda operator: operator.grant(tenant_id, database_role))
 

@@ -4,6 +4,7 @@ Invariant: nothing beyond the loopback is answered without a token, whatever the
 """
 
 import asyncio
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -96,7 +97,7 @@ def up(
         shards=shards,
         log_level=log_level,
     )
-    asyncio.run(run_up(config, partial(_announce, auth=config.api.auth)))
+    asyncio.run(run_up(config, partial(_announce, config=config)))
 
 
 def shard(
@@ -179,13 +180,23 @@ def _numbered(config: ShardDaemonConfig, number: int) -> ShardDaemonConfig:
     return replace(config, probe=replace(config.probe, port=config.probe.port + number))
 
 
-def _announce(stack: Stack, *, auth: str) -> None:
+def _announce(stack: Stack, *, config: UpConfig) -> None:
     console = err()
     console.print(Text.assemble(("wheelsched is up", "bold green"), f" at {stack.url}"))
     console.print(f"  database   {stack.database_url}")
-    if auth == "required":
+    if config.api.auth == "required":
         console.print("  tokens     wheelsched token create NAME --database-url …, as above")
     else:
         console.print("  tokens     none needed by programs of this machine")
-        console.print(f"  signature  {stack.secret}, for the worker's secrets")
+        for line in _secret_lines(stack, config.embedded.home):
+            console.print(f"  {line}")
     console.print("  Ctrl-C stops everything")
+
+
+def _secret_lines(stack: Stack, data_dir: Path | None) -> list[str]:
+    """How the worker gets the secret; the secret itself only at the start that made it."""
+    place = "" if data_dir is None else f" --data-dir {shlex.quote(str(data_dir))}"
+    command = f"wheelsched tenant secret{place}"
+    if not stack.is_secret_new:
+        return [f"secret     {command}"]
+    return [f"secret     {stack.secret}", f"           pass it to the worker; later: {command}"]

@@ -1,6 +1,7 @@
 """`tenant` and `token`: what operators do, at the database or over the API.
 
-Invariant: a secret is shown once, by the command that makes it.
+Invariant: the API shows a secret once, in the answer that makes it. Later only whoever can connect
+to the database as its owner reads it.
 """
 
 from typing import Annotated, Final
@@ -8,11 +9,13 @@ from uuid import UUID
 
 import typer
 
-from wheelsched.cli.commands import group, shows
+from wheelsched.cli.commands import DatabaseOption, group, shows
 from wheelsched.cli.operators import DatabaseOperators, Operators, asks_operators
 from wheelsched.cli.output import Output, record, rows, sentence
-from wheelsched.cli.serving import RequiredDatabaseOption
+from wheelsched.cli.serving import DataDirOption, RequiredDatabaseOption
+from wheelsched.daemon.api import LOCAL_TENANT
 from wheelsched.errors import TenantNotFound
+from wheelsched.store.embedded import embedded_url
 from wheelsched.wire.tenant import (
     MAX_QUOTA,
     MAX_WEIGHT,
@@ -159,6 +162,22 @@ def rotate_secret(
     if finish:
         return sentence(rotated, f"{rotated.name} has one secret")
     return record(rotated, {"id": rotated.tenant_id, "secret": rotated.secret})
+
+
+@tenant_app.command("secret")
+@shows
+def show_secret(
+    tenant: Annotated[str, typer.Argument(help="The tenant's id or name.")] = LOCAL_TENANT,
+    database_url: DatabaseOption = None,
+    data_dir: DataDirOption = None,
+) -> Output:
+    """Show the secret that signs a tenant's callbacks; while it is rotated, both.
+
+    It is read from the database: of --database-url, or else of `wheelsched up`, which has to run.
+    """
+    operators = DatabaseOperators(database_url or embedded_url(data_dir))
+    secrets = operators.read_secrets(_find_named(operators, tenant))
+    return sentence({"tenant": tenant, "secrets": secrets}, " ".join(secrets))
 
 
 @token_app.command("create")

@@ -21,6 +21,7 @@ from wheelsched.clock import DatabaseClock, SystemClock
 from wheelsched.config import StoreConfig
 from wheelsched.daemon.api import LOCAL_TENANT_ID
 from wheelsched.daemon.opening import open_clock
+from wheelsched.errors import TenantNotFound
 from wheelsched.ports import Caller, Stores, Tenant
 from wheelsched.store.connection import Connection
 from wheelsched.store.database import Database
@@ -119,6 +120,12 @@ class Operator:
     async def rotate_secret(self, tenant_id: UUID, request: RotateRequest) -> TenantAnswer:
         answer = await self._tenants.rotate_secret(self._call(request, tenant_id=str(tenant_id)))
         return _body(answer, TenantAnswer)
+
+    async def read_secrets(self, tenant_id: UUID) -> tuple[str, ...]:
+        """What the callbacks of a tenant are signed with, newest first."""
+        for tenant in await self.stores.tenants.read([tenant_id]):
+            return tenant.secrets
+        raise TenantNotFound
 
     async def create_token(self, request: TokenRequest) -> TokenAnswer:
         answer = await self._tokens.add(self._call(request))

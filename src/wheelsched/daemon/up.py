@@ -23,7 +23,7 @@ from wheelsched.config import (
     ShardConfig,
     StoreConfig,
 )
-from wheelsched.daemon.api import ApiDaemonConfig, open_local_tenant
+from wheelsched.daemon.api import LOCAL_TENANT_ID, ApiDaemonConfig, open_local_tenant
 from wheelsched.daemon.database import migrate_database
 from wheelsched.daemon.line import Assignment
 from wheelsched.daemon.listeners import with_own
@@ -59,6 +59,7 @@ class Stack(Struct, frozen=True, kw_only=True):
 
     url: str
     secret: str
+    is_secret_new: bool  # made by this start, so that nobody has seen it
     database_url: str
     api: Child
     shards: tuple[Child, ...]
@@ -91,7 +92,7 @@ async def open_stack(config: UpConfig) -> AsyncIterator[Stack]:
     server = await asyncio.to_thread(EmbeddedPostgres.start, config.embedded)
     try:
         await migrate_database(server.url)
-        secret = await _open_secret(server.url)
+        secret, is_new = await _open_secret(server.url)
         api, shards = _children(config, server.url)
         processes = Processes([api, *shards])
         async with processes.running():
@@ -100,6 +101,7 @@ async def open_stack(config: UpConfig) -> AsyncIterator[Stack]:
             yield Stack(
                 url=api.address,
                 secret=secret,
+                is_secret_new=is_new,
                 database_url=server.url,
                 api=api,
                 shards=tuple(shards),
@@ -143,12 +145,14 @@ def _with_port(config: ApiConfig) -> ApiConfig:
         return replace(config, port=server.getsockname()[1])
 
 
-async def _open_secret(url: str) -> str:
+async def _open_secret(url: str) -> tuple[str, bool]:
+    """The secret of the local tenant, and whether it was made just now."""
     async with await Database.open(StoreConfig(url=url, role="api", connections=1)) as database:
         stores = PostgresStore(database)
         clock = await open_clock(SystemClock(), stores.leases)
+        is_new = not await stores.tenants.read([LOCAL_TENANT_ID])
         tenant = await open_local_tenant(stores.tenants, clock.now_us())
-        return tenant.secrets[0]
+        return tenant.secrets[0], is_new
 
 
 async def _are_shared(url: str, shards: int) -> None:

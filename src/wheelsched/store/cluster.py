@@ -30,6 +30,7 @@ from wheelsched.store.account import Account
 
 SUPERUSER = "wheelsched"
 DATABASE = "postgres"
+SOCKET_DIRECTORY = "socket"
 LONGEST_SOCKET_PATH = 103  # bytes: macOS; Linux allows four more
 LONGEST_SOCKET_NAME = "socket/.s.PGSQL.65535.lock"
 LARGEST_LOG_BYTES = 16 << 20
@@ -48,7 +49,7 @@ class Cluster:
         self.log_path = home / "server.log"
         runtime = runtime_directory(home)
         self.line_path = runtime / "supervisor.socket"
-        self.socket_directory = runtime / "socket"
+        self.socket_directory = runtime / SOCKET_DIRECTORY
         self._binaries = binaries
         self._account = account
 

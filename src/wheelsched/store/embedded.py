@@ -22,7 +22,14 @@ from wheelsched.config import EmbeddedConfig
 from wheelsched.errors import DataDirectoryBusy, DataDirectoryUnreachable, EmbeddedServerFailure
 from wheelsched.store.account import Account, data_home, server_account
 from wheelsched.store.binaries import find_binaries
-from wheelsched.store.cluster import DATABASE, SUPERUSER, Cluster, make_home
+from wheelsched.store.cluster import (
+    DATABASE,
+    SOCKET_DIRECTORY,
+    SUPERUSER,
+    Cluster,
+    make_home,
+    runtime_directory,
+)
 from wheelsched.store.supervisor import Failed, Plan, Ready, Reply, Taken
 
 UNIX_PORT = 5432  # part of the socket's file name, and no TCP port
@@ -72,9 +79,7 @@ class EmbeddedPostgres:
     @property
     def url(self) -> str:
         """The address of the server on its unix socket."""
-        directory = quote(str(self._cluster.socket_directory), safe="")
-        port = self._port or UNIX_PORT
-        return f"postgresql://{SUPERUSER}@/{DATABASE}?host={directory}&port={port}"
+        return embedded_url(self._cluster.home, self._port)
 
     @property
     def tcp_url(self) -> str:
@@ -101,6 +106,13 @@ class EmbeddedPostgres:
 
     def __exit__(self, *raised: object) -> None:
         self.stop()
+
+
+def embedded_url(home: Path | None = None, port: int | None = None) -> str:
+    """The address of the server of a home on its unix socket, whether it runs or not."""
+    home = (home or data_home()).expanduser().resolve()
+    directory = quote(str(runtime_directory(home) / SOCKET_DIRECTORY), safe="")
+    return f"postgresql://{SUPERUSER}@/{DATABASE}?host={directory}&port={port or UNIX_PORT}"
 
 
 def server_arguments(config: EmbeddedConfig) -> list[str]:
