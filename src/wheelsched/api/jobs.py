@@ -28,6 +28,7 @@ from wheelsched.errors import (
     JobNameTaken,
     VersionMismatch,
     WrongType,
+    quoted,
 )
 from wheelsched.ports import (
     FIRST_JOB,
@@ -221,8 +222,10 @@ def check_version(job: Job | Draft, if_match: str | None) -> None:
 def _read_tags(written: tuple[str, ...]) -> dict[str, str]:
     tags = {}
     for tag in written:
-        name, separator, value = tag.partition(":")
+        name, separator, value = tag.partition(":" if ":" in tag else "=")
         if not separator:
-            raise InvalidParameter("a tag is written name:value", pointer="/tag")
+            raise InvalidParameter(
+                f"{quoted(tag)} is not a tag; write it as name:value", pointer="/tag"
+            )
         tags[name] = value
     return tags

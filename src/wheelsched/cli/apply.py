@@ -27,7 +27,7 @@ from wheelsched.cli.manifest import (
     read_documents,
 )
 from wheelsched.cli.output import Output, err, printable
-from wheelsched.cli.written import read_pairs
+from wheelsched.cli.written import read_tags
 from wheelsched.client import JobChanges, SyncClient
 from wheelsched.core.model import JobState
 from wheelsched.errors import InvalidRequest, WheelschedError, quoted
@@ -90,7 +90,7 @@ def apply(
 ) -> Output:
     """Create and update jobs until they are what a file says."""
     documents = read_documents(file)
-    tags = read_pairs(tag or [], "=", "team=a")
+    tags = read_tags(tag)
     if prune and not documents and not allow_empty:
         raise typer.BadParameter(
             f"{file} names no job, so that --prune would delete every one"

@@ -12,15 +12,19 @@ from wheelsched.cli.commands import asks_api, group
 from wheelsched.cli.jobs import find
 from wheelsched.cli.output import Output, sentence
 from wheelsched.cli.runs import run_rows
-from wheelsched.cli.written import read_instant
+from wheelsched.cli.written import read_optional_instant
 from wheelsched.client import SyncClient
 from wheelsched.wire.run import MAX_REDRIVE, RedriveRequest
 
 app = group("Runs that are out of attempts.")
 
 JobOption = Annotated[str | None, typer.Option(help="Only those of this job, by id or name.")]
-SinceOption = Annotated[str | None, typer.Option(help="Due from then on: ISO-8601, or 2h ago.")]
-UntilOption = Annotated[str | None, typer.Option(help="Due before then.")]
+SinceOption = Annotated[
+    str | None, typer.Option(help="Due at or after: ISO-8601, or relative, e.g. 2h.")
+]
+UntilOption = Annotated[
+    str | None, typer.Option(help="Due before: ISO-8601, or relative, e.g. now.")
+]
 
 
 @app.command("list")
@@ -35,8 +39,8 @@ def list_dead(
     """List runs that are out of attempts."""
     found = client.list_dead(
         job_id=None if job is None else find(client, job).job_id,
-        since=read_instant(since),
-        until=read_instant(until),
+        since=read_optional_instant(since),
+        until=read_optional_instant(until),
     )
     return run_rows([run for run, _ in zip(found, range(limit), strict=False)])
 
@@ -55,8 +59,8 @@ def redrive(
     requested = client.redrive(
         RedriveRequest(
             job_id=None if job is None else find(client, job).job_id,
-            since=read_instant(since),
-            until=read_instant(until),
+            since=read_optional_instant(since),
+            until=read_optional_instant(until),
             limit=limit,
             rate=rate,
         )

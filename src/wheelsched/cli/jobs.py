@@ -14,7 +14,7 @@ from wheelsched.cli.commands import asks_api, group
 from wheelsched.cli.fields import takes_fields, written_over
 from wheelsched.cli.manifest import read_one
 from wheelsched.cli.output import Output, record, rows, sentence
-from wheelsched.cli.written import read_instant, read_pairs
+from wheelsched.cli.written import read_instant, read_tags
 from wheelsched.client import SyncClient
 from wheelsched.core.model import DRAFT_STATES, JobState
 from wheelsched.errors import NotFound
@@ -64,8 +64,7 @@ def list_jobs(
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
 ) -> Output:
     """List jobs by name."""
-    tags = read_pairs(tag or [], "=", "team=a")
-    found = client.list_jobs(state=state, name=name, tags=tags)
+    found = client.list_jobs(state=state, name=name, tags=read_tags(tag))
     jobs = [job for job, _ in zip(found, range(limit), strict=False)]
     return rows(
         jobs,
@@ -149,14 +148,12 @@ def trigger(client: SyncClient, job: JobArgument) -> Output:
 def backfill(
     client: SyncClient,
     job: JobArgument,
-    since: Annotated[str, typer.Option(help="From when: ISO-8601, or how long ago.")],
-    until: Annotated[str, typer.Option(help="Until before when.")],
+    since: Annotated[str, typer.Option(help="Start of the range: ISO-8601, or e.g. 2h ago.")],
+    until: Annotated[str, typer.Option(help="End of the range (exclusive).")] = "now",
     preview: Annotated[bool, typer.Option("--preview", help="Only count them.")] = False,
 ) -> Output:
     """Run the due times of a range in the past."""
     start, end = read_instant(since), read_instant(until)
-    assert start is not None
-    assert end is not None
     requested = client.backfill_job(find(client, job).job_id, start, end, preview=preview)
     verb = "would be put in line" if preview else "are in line"
     return sentence(requested, f"{requested.count:,} runs {verb}")

@@ -3,6 +3,7 @@
 Invariant: what cannot be read is a usage error that names the option and shows what would be right.
 """
 
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -48,28 +49,42 @@ def read_address(written: str) -> Address:
     return Address(host.strip("[]") or "127.0.0.1", number)
 
 
-def read_instant(written: str | None) -> datetime | None:
-    """An ISO-8601 time with its offset, or how long ago it was: 2h, 1d12h."""
-    if written is None:
-        return None
-    try:
-        ago_us = parse_duration(written)
-    except InvalidDuration:
-        return _read_iso(written)
-    return now() - timedelta(microseconds=ago_us)
+RELATIVE: Final = re.compile(r"(?P<later>in +)?(?P<duration>\w+)(?P<ago> +ago)?", re.ASCII)
 
 
-def _read_iso(written: str) -> datetime:
-    try:
-        instant = datetime.fromisoformat(written)
-    except ValueError:
-        instant = None
+def read_instant(written: str) -> datetime:
+    """An ISO-8601 time with its offset, or one relative to now: now, 2h, 2h ago, in 5m."""
+    instant = _read_relative(written.strip())
+    if instant is None:
+        try:
+            instant = datetime.fromisoformat(written)
+        except ValueError:
+            instant = None
     if instant is None or instant.tzinfo is None:
         raise typer.BadParameter(
-            f"{written!r} is no instant; write it with its offset, as 2026-03-08T09:30:00Z, "
-            "or how long ago it was, as 2h"
+            f"{written!r} is not a time; write it with its offset, e.g. 2026-03-08T09:30:00Z, "
+            "or relative to now: now, 2h ago, in 5m"
         )
     return instant
+
+
+def read_optional_instant(written: str | None) -> datetime | None:
+    """The same, where an option may be left out."""
+    return None if written is None else read_instant(written)
+
+
+def _read_relative(written: str) -> datetime | None:
+    """A time by its distance from now; without a direction it lies in the past."""
+    if written == "now":
+        return now()
+    found = RELATIVE.fullmatch(written)
+    if found is None or (found["later"] and found["ago"]):
+        return None
+    try:
+        distance = timedelta(microseconds=parse_duration(found["duration"]))
+        return now() + distance if found["later"] else now() - distance
+    except (InvalidDuration, OverflowError):
+        return None
 
 
 def now() -> datetime:
@@ -86,6 +101,17 @@ def read_pairs(written: list[str], separator: str, example: str) -> dict[str, st
             raise typer.BadParameter(f"{each!r} is no pair; write it as {example}")
         pairs[name.strip()] = value.strip()
     return pairs
+
+
+def read_tags(written: list[str] | None) -> dict[str, str]:
+    """Tags as NAME=VALUE, or as REST has them, NAME:VALUE: no name contains a colon."""
+    tags = {}
+    for each in written or []:
+        found = re.fullmatch(r"([^=:]+)[=:](.*)", each, re.DOTALL)
+        if found is None or not found[1].strip():
+            raise typer.BadParameter(f"{each!r} is not a tag; write it as team=a")
+        tags[found[1].strip()] = found[2].strip()
+    return tags
 
 
 def read_payload(written: str) -> Raw:

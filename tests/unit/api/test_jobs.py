@@ -137,6 +137,7 @@ async def test_jobs_are_listed_by_name_in_pages_and_filtered(api: Api) -> None:
         return [job["name"] for job in (await api.get(f"/jobs?{query}")).body["items"]]
 
     assert await listed("tag=even:True") == ["job-0", "job-2", "job-4"]
+    assert await listed("tag=even=True") == ["job-0", "job-2", "job-4"]
     assert await listed("name=job-3") == ["job-3"]
     assert await listed("state=paused") == []
 

@@ -13,8 +13,10 @@ from wheelsched.cli.written import (
     now,
     read_address,
     read_instant,
+    read_optional_instant,
     read_pairs,
     read_payload,
+    read_tags,
 )
 
 
@@ -42,16 +44,43 @@ def test_no_address(written: str) -> None:
 
 def test_an_instant_is_written_out_or_as_long_ago() -> None:
     assert read_instant("2026-03-08T09:30:00Z") == datetime(2026, 3, 8, 9, 30, tzinfo=UTC)
-    ago = read_instant("2h")
-    assert ago is not None
-    assert timedelta(hours=1) < now() - ago < timedelta(hours=3)
-    assert read_instant(None) is None
+    assert read_optional_instant(None) is None
 
 
-@pytest.mark.parametrize("written", ["yesterday", "2026-03-08T09:30:00", "2026-13-01T00:00:00Z"])
+@pytest.mark.parametrize(
+    ("written", "hours"),
+    [("2h", -2), ("2h ago", -2), ("1h60m  ago", -2), ("now", 0), (" now ", 0), ("in 2h", 2)],
+)
+def test_an_instant_is_relative_to_now(written: str, hours: int) -> None:
+    expected = now() + timedelta(hours=hours)
+    assert abs(read_instant(written) - expected) < timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("yesterday", "2026-03-08T09:30:00", "2026-13-01T00:00:00Z", "", "in", "ago", "5m2h"),
+        *("in 5m ago", "in now", "later", "200000w", "in 600000w"),
+    ],
+)
 def test_no_instant(written: str) -> None:
     with pytest.raises(typer.BadParameter, match="write it with its offset"):
         read_instant(written)
+
+
+def test_a_tag_is_written_as_in_rest_or_as_everywhere_else() -> None:
+    written = ["team=a", "tier:1", "url=http://a:1", "no-value=", "of: b=c"]
+    assert read_tags(written) == {
+        "team": "a",
+        "tier": "1",
+        "url": "http://a:1",
+        "no-value": "",
+        "of": "b=c",
+    }
+    assert read_tags(None) == {}
+    for bad in ("team", "=a", " :a"):
+        with pytest.raises(typer.BadParameter, match="is not a tag; write it as team=a"):
+            read_tags([bad])
 
 
 def test_pairs() -> None:
