@@ -456,3 +456,30 @@ async def test_retention_reads_what_is_old_only(
     conditions = [node["Index Cond"] for node in nodes(plan) if node.get("Index Name") == index]
     assert len(conditions) == 1
     assert "statement_timestamp()" in conditions[0]
+
+
+async def test_a_page_of_the_latest_runs_reads_its_slice_of_time_by_the_index_of_partitions(
+    api: Connection,
+) -> None:
+    """However long the history is, and without an index for it."""
+    second = (DUE_US - 10 * MINUTE_US, DUE_US - 10 * MINUTE_US + 1_000_000)
+    thousand = 4 * 256  # rows of each partition are rounded
+    check(await explain(api, "list_latest", *second, None, 10), thousand)
+    check(await explain(api, "list_latest", *second, "skipped", 10), thousand)
+    check(await explain(api, "list_instant", second[0], -1, UUID(int=0), None, 10), BATCH)
+    assert (
+        await api.fetchval(
+            "SELECT count(*) FROM pg_index WHERE indrelid = 'wheelsched.runs'::regclass"
+        )
+        == 2
+    )
+
+
+async def test_the_latest_dead_are_read_by_their_own_index(api: Connection) -> None:
+    await api.execute("SET LOCAL enable_seqscan = off")  # the table is empty here
+    day = (DUE_US - 10 * MINUTE_US, DUE_US, UUID(int=0))
+    plan = await explain(api, "list_latest_dead", *day, 10)
+    (read,) = [node for node in nodes(plan) if node.get("Relation Name") == "dead"]
+    assert "tenant_id" in read["Index Cond"]
+    assert "due_at" in read["Index Cond"]
+    check(await explain(api, "list_latest_live", *day, "running", 10), 10)

@@ -18,6 +18,7 @@ from wheelsched.api.operation import PREFIX, Operation
 from wheelsched.api.probes import Probes
 from wheelsched.api.rates import Rates
 from wheelsched.api.replays import Replays
+from wheelsched.api.run_lists import RunLists
 from wheelsched.api.runs import Runs
 from wheelsched.api.schedules import Schedules
 from wheelsched.api.service import Service
@@ -61,7 +62,8 @@ def all_operations(
             JobVerbs(jobs, history, config.max_requested_runs).operations(),
             Schedules(jobs, history, surroundings, rules, waiting).operations(),
             Runs(jobs, history, surroundings, waiting).operations(),
-            Dead(history).operations(),
+            RunLists(jobs, history).operations(),
+            Dead(jobs, history).operations(),
             Shards(stores.leases, surroundings).operations(),
             Tenants(stores.tenants, surroundings).operations(),
             Tokens(stores.tenants).operations(),

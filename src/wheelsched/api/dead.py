@@ -5,14 +5,14 @@ Invariant: a redrive takes the oldest first and goes to the late lane: never ahe
 
 from uuid import UUID
 
-from wheelsched.api.answers import run_answer
 from wheelsched.api.cursors import Cursors
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.api.pages import MAX_LIMIT, PageQuery, cut
 from wheelsched.api.reading import read_query_us
+from wheelsched.api.run_lists import named_runs
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import RunKey, format_run_id
-from wheelsched.ports import DeadFilter, HistoryStore
+from wheelsched.ports import DeadFilter, HistoryStore, JobStore
 from wheelsched.wire.instant import Instant, read_us
 from wheelsched.wire.run import RedriveRequest, RequestedAnswer, RunPage
 from wheelsched.wire.tenant import Scope
@@ -29,7 +29,8 @@ class DeadQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Dead:
     """What is asked of runs that are out of attempts."""
 
-    def __init__(self, history: HistoryStore) -> None:
+    def __init__(self, jobs: JobStore, history: HistoryStore) -> None:
+        self._jobs = jobs
         self._history = history
 
     def operations(self) -> tuple[Operation, ...]:
@@ -69,7 +70,7 @@ class Dead:
         page, last = cut(found, query.limit)
         return Answer(
             body=RunPage(
-                items=[run_answer(run) for run in page],
+                items=await named_runs(self._jobs, call.caller, page),
                 next_cursor=None if last is None else cursors.write(last.key),
             )
         )

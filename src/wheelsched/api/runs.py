@@ -128,8 +128,12 @@ class Runs:
 
     async def read(self, call: Call[NoQuery, None]) -> Answer:
         run, attempts = await self._history.get_run(call.caller, call.run_key)
+        names = await self._jobs.read_names(call.caller, [run.job_id])
         reason = await self._reason(call, run) if is_overdue(run, call.now_us) else None
-        return Answer(body=replace(run_answer(run, attempts), waiting_for=reason))
+        answer = replace(
+            run_answer(run, attempts), job_name=names.get(run.job_id), waiting_for=reason
+        )
+        return Answer(body=answer)
 
     async def _reason(self, call: Call[NoQuery, None], run: Run) -> str | None:
         try:

@@ -20,7 +20,7 @@ from wheelsched.client.call import (
     segment,
 )
 from wheelsched.client.fields import JobChanges, JobFields
-from wheelsched.core.model import JobState
+from wheelsched.core.model import JobState, RunState
 from wheelsched.wire.job import JobAnswer, JobDocument
 from wheelsched.wire.jobs import BulkAnswer, JobPage, ResumeFrom, ResumeRequest
 from wheelsched.wire.run import (
@@ -151,6 +151,22 @@ def preview(job: AnyJob) -> Call[PreviewAnswer]:
 
 def list_runs(job_id: UUID, cursor: str | None) -> Call[RunPage]:
     return get(f"/jobs/{segment(job_id)}/runs", RunPage, _page(cursor))
+
+
+def list_latest_runs(
+    state: RunState | None,
+    job_id: UUID | None,
+    since: datetime | None,
+    until: datetime | None,
+    cursor: str | None,
+) -> Call[RunPage]:
+    query: dict[str, Parameter] = {
+        "state": state,
+        "job_id": job_id,
+        "from": since,
+        "until": until,
+    }
+    return get("/runs", RunPage, query | _page(cursor))
 
 
 def get_run(run_id: str) -> Call[RunAnswer]:

@@ -17,7 +17,7 @@ from wheelsched.client.fields import JobChanges
 from wheelsched.client.transport import Transport
 from wheelsched.closing import Closing
 from wheelsched.config import ClientConfig
-from wheelsched.core.model import JobState
+from wheelsched.core.model import JobState, RunState
 from wheelsched.errors import SecretLost
 from wheelsched.ports import Clock
 from wheelsched.wire.job import JobAnswer
@@ -151,6 +151,21 @@ class Client(Closing):
     def list_runs(self, job_id: UUID) -> AsyncIterator[RunAnswer]:
         """The runs of a job, latest first."""
         return _items(lambda cursor: self._transport.send(calls.list_runs(job_id, cursor)))
+
+    def list_latest_runs(
+        self,
+        *,
+        state: RunState | None = None,
+        job_id: UUID | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> AsyncIterator[RunAnswer]:
+        """The runs of all jobs due in a window of time, latest first; by default the last hour."""
+        return _items(
+            lambda cursor: self._transport.send(
+                calls.list_latest_runs(state, job_id, since, until, cursor)
+            )
+        )
 
     async def get_run(self, run_id: str) -> RunAnswer:
         """A run, with every attempt."""

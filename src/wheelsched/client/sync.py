@@ -20,7 +20,7 @@ from wheelsched.client.calls import AnyJob
 from wheelsched.client.client import CHUNK, DEFAULT_URL, Client
 from wheelsched.client.fields import JobChanges
 from wheelsched.config import ClientConfig
-from wheelsched.core.model import JobState
+from wheelsched.core.model import JobState, RunState
 from wheelsched.wire.job import JobAnswer
 from wheelsched.wire.jobs import BulkAnswer, ResumeFrom
 from wheelsched.wire.run import CancelAnswer, RedriveRequest, RequestedAnswer, RunAnswer
@@ -178,6 +178,20 @@ class SyncClient:
 
     def list_runs(self, job_id: UUID) -> Iterator[RunAnswer]:
         return self._iterate(lambda client: client.list_runs(job_id))
+
+    def list_latest_runs(
+        self,
+        *,
+        state: RunState | None = None,
+        job_id: UUID | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Iterator[RunAnswer]:
+        return self._iterate(
+            lambda client: client.list_latest_runs(
+                state=state, job_id=job_id, since=since, until=until
+            )
+        )
 
     def get_run(self, run_id: str) -> RunAnswer:
         return self._run(lambda client: client.get_run(run_id))

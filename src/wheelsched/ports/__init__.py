@@ -12,7 +12,13 @@ and both read it. A `Dispatcher` carries callbacks.
 from wheelsched.ports.clock import Alarm, Clock
 from wheelsched.ports.dispatch import Callback, Dispatcher, Prepared, Route
 from wheelsched.ports.hints import Hint, HintSource
-from wheelsched.ports.history import DeadFilter, HistoryStore, RequestedRun
+from wheelsched.ports.history import (
+    DeadFilter,
+    HistoryStore,
+    RequestedRun,
+    RunFilter,
+    RunsFound,
+)
 from wheelsched.ports.idempotency import IdempotencyStore, KeptAnswer, KeyedRequest
 from wheelsched.ports.jobs import (
     FIRST_JOB,
@@ -95,7 +101,9 @@ __all__ = [
     "RequestedRun",
     "Retry",
     "Route",
+    "RunFilter",
     "RunStore",
+    "RunsFound",
     "Settled",
     "ShardView",
     "Stores",

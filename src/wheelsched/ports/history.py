@@ -4,12 +4,12 @@ Invariant: a caller sees the runs of its tenant and no other.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from msgspec import Struct
 
-from wheelsched.core.model import Attempt, Run, RunKey, Trigger
+from wheelsched.core.model import Attempt, Run, RunKey, RunState, Trigger
 from wheelsched.core.request import MAX_REQUESTED
 from wheelsched.ports.runs import Settled
 from wheelsched.ports.tenants import Caller
@@ -35,6 +35,22 @@ class DeadFilter(Struct, frozen=True, kw_only=True):
     until_us: int | None = None
 
 
+class RunFilter(Struct, frozen=True, kw_only=True):
+    """Runs due from an instant until before another; of a state and of a job, where given."""
+
+    since_us: int
+    until_us: int
+    state: RunState | None = None
+    job_id: UUID | None = None
+
+
+class RunsFound(NamedTuple):
+    """Part of a list of runs, and where the rest begins; None when there is no rest."""
+
+    runs: list[Run]
+    rest: RunKey | None
+
+
 class HistoryStore(Protocol):
     """Runs of one tenant, for the API and for its workers."""
 
@@ -50,6 +66,15 @@ class HistoryStore(Protocol):
         self, caller: Caller, job_id: UUID, limit: int, from_us: int
     ) -> list[Run]:
         """The runs of a job that are due from an instant on, earliest first."""
+
+    async def list_latest(
+        self, caller: Caller, wanted: RunFilter, limit: int, rest: RunKey | None = None
+    ) -> RunsFound:
+        """The runs of all jobs, latest first; `rest` of an earlier part continues it.
+
+        A part may hold fewer than `limit` although there is more: the work for one part is
+        bounded, not the time that it covers. Runs due at one instant are in a stable order.
+        """
 
     async def list_dead(
         self, caller: Caller, wanted: DeadFilter, limit: int, after: RunKey | None = None

@@ -3,7 +3,7 @@
 Invariant: a caller sees the jobs of its tenant and no other; every change is in the audit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
@@ -114,6 +114,9 @@ class JobStore(Protocol):
         known: Callable[[JobVersion], Known | None],
     ) -> list[Job | Draft | Known]:
         """The same, but for a version that is known comes what is known of it, undecoded."""
+
+    async def read_names(self, caller: Caller, job_ids: Collection[UUID]) -> dict[UUID, str]:
+        """The names of these jobs, without those that are gone."""
 
     async def edit(
         self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool

@@ -14,12 +14,13 @@ from wheelsched.core.model import Attempt, Run, RunKey
 from wheelsched.core.outcome import Failed
 from wheelsched.core.request import MAX_REQUESTED
 from wheelsched.errors import RunNotFound, RunNotLive
-from wheelsched.ports import Caller, DeadFilter, RequestedRun, Settled
+from wheelsched.ports import Caller, DeadFilter, RequestedRun, RunFilter, RunsFound, Settled
 from wheelsched.store.audit import note
 from wheelsched.store.database import Database
 from wheelsched.store.days import Days, with_days
 from wheelsched.store.definition import decode_run
 from wheelsched.store.hints import hint
+from wheelsched.store.latest import list_latest
 from wheelsched.store.outcomes import note_stale, settle
 from wheelsched.store.queries import load_queries
 from wheelsched.store.requests import request_runs
@@ -56,6 +57,12 @@ class PostgresHistory:
         async with self._database.tenant(caller) as connection:
             rows = await connection.fetch(QUERIES["list_runs_from"], job_id, from_us, limit)
         return [decode_run(row) for row in rows]
+
+    async def list_latest(
+        self, caller: Caller, wanted: RunFilter, limit: int, rest: RunKey | None = None
+    ) -> RunsFound:
+        async with self._database.tenant(caller) as connection:
+            return await list_latest(connection, wanted, limit, rest)
 
     async def list_dead(
         self, caller: Caller, wanted: DeadFilter, limit: int, after: RunKey | None = None

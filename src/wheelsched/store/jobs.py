@@ -4,7 +4,7 @@ Invariant: a change locks the job, then its timer, and looks at the runs only th
 flight has ended by that time, so that no run is armed behind the back of an acknowledged change.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -92,6 +92,11 @@ class PostgresJobs:
             or decode_either(row)
             for row in rows
         ]
+
+    async def read_names(self, caller: Caller, job_ids: Collection[UUID]) -> dict[UUID, str]:
+        async with self._database.tenant(caller) as connection:
+            rows = await connection.fetch(QUERIES["read_names"], list(set(job_ids)))
+        return {row["job_id"]: row["name"] for row in rows}
 
     async def edit(
         self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool

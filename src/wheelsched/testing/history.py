@@ -11,7 +11,7 @@ from wheelsched.core.model import FINAL_STATES, Attempt, Lane, Run, RunKey, RunS
 from wheelsched.core.outcome import Failed
 from wheelsched.core.request import MAX_REQUESTED, moved_past, refuse_too_many
 from wheelsched.errors import JobNotFound, RunNotFound, RunNotLive
-from wheelsched.ports import Caller, DeadFilter, RequestedRun, Settled
+from wheelsched.ports import Caller, DeadFilter, RequestedRun, RunFilter, RunsFound, Settled
 from wheelsched.testing.outcomes import settle
 from wheelsched.testing.tables import IN_TIME_US, MemoryTables, RunRow
 
@@ -44,6 +44,21 @@ class MemoryHistory:
     ) -> list[Run]:
         found = await self.list_runs(caller, job_id, len(self._tables.runs))
         return [run for run in reversed(found) if run.due_us >= from_us][:limit]
+
+    async def list_latest(
+        self, caller: Caller, wanted: RunFilter, limit: int, rest: RunKey | None = None
+    ) -> RunsFound:
+        found = [
+            row.run
+            for key, row in self._tables.runs.items()
+            if row.run.tenant_id == caller.tenant_id
+            and wanted.since_us <= key.due_us < wanted.until_us
+            and wanted.state in (None, row.run.state)
+            and wanted.job_id in (None, key.job_id)
+            and (rest is None or position(key) < position(rest))
+        ]
+        part = sorted(found, key=lambda run: position(run.key), reverse=True)[:limit]
+        return RunsFound(part, part[-1].key if len(part) == limit else None)
 
     async def list_dead(
         self, caller: Caller, wanted: DeadFilter, limit: int, after: RunKey | None = None

@@ -1,6 +1,6 @@
 """Jobs of one tenant, in memory. Invariant: as on Postgres, changes reach what is armed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -105,6 +105,14 @@ class MemoryJobs:
             known(JobVersion(each.job_id, each.version, each.updated_at_us)) or each
             for each in found
         ]
+
+    async def read_names(self, caller: Caller, job_ids: Collection[UUID]) -> dict[UUID, str]:
+        jobs: list[Job | Draft] = [*self._tables.jobs.values(), *self._tables.drafts.values()]
+        return {
+            job.job_id: job.name
+            for job in jobs
+            if job.tenant_id == caller.tenant_id and job.job_id in job_ids
+        }
 
     async def edit(
         self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool

@@ -61,6 +61,10 @@ class RunAnswer(Struct, frozen=True, kw_only=True):
     attempts: Annotated[
         tuple[AttemptAnswer, ...] | None, Meta(description="of a single run; null in lists")
     ] = None
+    job_name: Annotated[
+        str | None,
+        Meta(description="of a single run and in lists across jobs; null once the job is deleted"),
+    ] = None
 
 
 class RunPage(Struct, frozen=True, kw_only=True):

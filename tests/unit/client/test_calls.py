@@ -14,6 +14,7 @@ from msgspec import Struct
 from tests.unit.client.server import Server, reply
 
 from wheelsched.client import Client, JobFields, SyncClient
+from wheelsched.core.model import RunState
 from wheelsched.errors import InvalidRequest
 from wheelsched.wire.job import JobDocument
 from wheelsched.wire.jobs import ResumeFrom
@@ -201,6 +202,11 @@ LISTS = {
         JOB,
     ),
     "list_runs": Case(lambda c: c.list_runs(JOB_ID), f"GET {JOB_PATH}/runs?limit=500", RUN),
+    "list_latest_runs": Case(
+        lambda c: c.list_latest_runs(state=RunState.DEAD, since=AT),
+        f"GET /api/v1/runs?state=dead&from={WRITTEN_AT}&limit=500",
+        RUN,
+    ),
     "list_dead": Case(
         lambda c: c.list_dead(job_id=JOB_ID, since=AT),
         f"GET /api/v1/dead?job_id={JOB_ID}&since={WRITTEN_AT}&limit=500",

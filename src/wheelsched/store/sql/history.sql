@@ -45,6 +45,69 @@ UNION ALL
 ORDER BY due_at
 LIMIT $3;
 
+-- name: list_latest
+-- The latest runs of all jobs within a slice of time. Each partition is read backwards along
+-- runs_of_partition and no further than the page needs; so which of the runs at the earliest
+-- instant of a full page are given is not defined.
+SELECT latest.*
+FROM generate_series(0, 255) AS each (partition)
+CROSS JOIN LATERAL (
+    SELECT * FROM runs
+    WHERE runs.partition = each.partition::smallint
+      AND runs.due_at >= $1 AND runs.due_at < $2
+      AND runs.tenant_id = current_tenant()
+      AND ($3::text IS NULL OR runs.state = $3)
+    ORDER BY runs.due_at DESC
+    LIMIT $4
+) AS latest
+ORDER BY latest.due_at DESC
+LIMIT $4;
+
+-- name: list_instant
+-- The runs of all jobs that are due at one instant, which may be half a million: partition by
+-- partition, until the page is full.
+SELECT due.*
+FROM generate_series(0, 255) AS each (partition)
+CROSS JOIN LATERAL (
+    SELECT * FROM runs
+    WHERE runs.partition = each.partition::smallint
+      AND runs.due_at = $1
+      AND (runs.partition, runs.job_id) > ($2::smallint, $3::uuid)
+      AND runs.tenant_id = current_tenant()
+      AND ($4::text IS NULL OR runs.state = $4)
+    ORDER BY runs.job_id
+    LIMIT $5
+) AS due
+WHERE each.partition >= $2::smallint
+ORDER BY each.partition, due.job_id
+LIMIT $5;
+
+-- name: list_latest_of_job
+SELECT * FROM runs
+WHERE job_id = $1 AND due_at >= $2 AND due_at < $3 AND ($4::text IS NULL OR state = $4)
+ORDER BY due_at DESC
+LIMIT $5;
+
+-- name: list_latest_dead
+SELECT runs.*
+FROM dead JOIN runs USING (job_id, due_at)
+WHERE dead.tenant_id = current_tenant()
+  AND dead.due_at >= $1
+  AND (dead.due_at, dead.job_id) < ($2::timestamptz, $3::uuid)
+ORDER BY dead.due_at DESC, dead.job_id DESC
+LIMIT $4;
+
+-- name: list_latest_live
+-- Runs that are running or wait for an attempt are in retries, which holds few.
+SELECT runs.*
+FROM retries JOIN runs USING (job_id, due_at)
+WHERE retries.tenant_id = current_tenant()
+  AND retries.due_at >= $1
+  AND (retries.due_at, retries.job_id) < ($2::timestamptz, $3::uuid)
+  AND runs.state = $4
+ORDER BY retries.due_at DESC, retries.job_id DESC
+LIMIT $5;
+
 -- name: list_dead
 SELECT run.*
 FROM dead

@@ -26,6 +26,9 @@ ON CONFLICT (job_id) DO UPDATE SET version = excluded.version, due_at = excluded
 -- name: find_jobs
 SELECT job_id FROM jobs WHERE job_id = ANY ($1::uuid[]);
 
+-- name: read_names
+SELECT job_id, name FROM jobs WHERE job_id = ANY ($1::uuid[]);
+
 -- name: get_job
 SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at,
     error

@@ -1,0 +1,113 @@
+"""Runs of all jobs: those of a stretch of time, latest first.
+
+Invariant: a page costs a bounded amount of work, however many runs other tenants have in that time.
+So a page may be short, or empty, although more pages follow: only `next_cursor` says that the list
+has ended.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Final, NamedTuple
+from uuid import UUID
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from wheelsched.api.answers import run_answer
+from wheelsched.api.cursors import Cursors
+from wheelsched.api.operation import Answer, Call, Operation
+from wheelsched.api.pages import PageQuery
+from wheelsched.api.reading import read_query_us
+from wheelsched.core.duration import DAY, HOUR
+from wheelsched.core.model import Run, RunKey, RunState
+from wheelsched.errors import InvalidParameter
+from wheelsched.ports import Caller, HistoryStore, JobStore, RunFilter
+from wheelsched.wire.instant import Instant
+from wheelsched.wire.run import RunAnswer, RunPage
+from wheelsched.wire.tenant import Scope
+
+DEFAULT_WINDOW_US: Final = HOUR
+MAX_DAYS: Final = 7
+
+
+class RunsQuery(
+    PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"start": "from"}
+):
+    """Which runs, latest first."""
+
+    state: RunState | None = None
+    job_id: UUID | None = None
+    start: (
+        Annotated[Instant, Meta(description="due at or after; an hour before `until` by default")]
+        | None
+    ) = None
+    until: Annotated[Instant, Meta(description="due before; now by default")] | None = None
+
+
+class Position(NamedTuple):
+    """Where a page ended, in a window that stays the same while the clock goes on."""
+
+    since_us: int
+    until_us: int
+    rest: RunKey
+
+
+class RunLists:
+    """Lists of runs across jobs."""
+
+    def __init__(self, jobs: JobStore, history: HistoryStore) -> None:
+        self._jobs = jobs
+        self._history = history
+
+    def operations(self) -> tuple[Operation, ...]:
+        return (
+            Operation(
+                method="GET",
+                path="/runs",
+                summary="List the runs of all jobs in a window of time, latest first",
+                description=f"The window is at most {MAX_DAYS} days. A page may be shorter than "
+                "`limit`, or empty, although there is more: read on until `next_cursor` is null.",
+                scope=Scope.READ,
+                handle=self.list_runs,
+                query=RunsQuery,
+                answer=RunPage,
+            ),
+        )
+
+    async def list_runs(self, call: Call[RunsQuery, None]) -> Answer:
+        query = call.query
+        cursors = Cursors(call.caller.tenant_id, "runs", replace(query, cursor=None, limit=1))
+        position = None if query.cursor is None else cursors.read(query.cursor, Position)
+        wanted = _wanted(query, call.now_us, position)
+        found = await self._history.list_latest(
+            call.caller, wanted, query.limit, None if position is None else position.rest
+        )
+        following = None
+        if found.rest is not None:
+            following = Position(wanted.since_us, wanted.until_us, found.rest)
+        return Answer(
+            body=RunPage(
+                items=await named_runs(self._jobs, call.caller, found.runs),
+                next_cursor=None if following is None else cursors.write(following),
+            )
+        )
+
+
+async def named_runs(jobs: JobStore, caller: Caller, runs: Sequence[Run]) -> list[RunAnswer]:
+    """Runs of several jobs, with the names of these."""
+    names = await jobs.read_names(caller, {run.job_id for run in runs}) if runs else {}
+    return [replace(run_answer(run), job_name=names.get(run.job_id)) for run in runs]
+
+
+def _wanted(query: RunsQuery, now_us: int, position: Position | None) -> RunFilter:
+    if position is not None:
+        since_us, until_us = position.since_us, position.until_us
+    else:
+        until_us = now_us if query.until is None else read_query_us(query.until, "until")
+        since_us = max(until_us - DEFAULT_WINDOW_US, 0)
+        if query.start is not None:
+            since_us = read_query_us(query.start, "from")
+    if until_us - since_us > MAX_DAYS * DAY:
+        raise InvalidParameter(
+            f"the window is longer than {MAX_DAYS} days; move `from` or `until`", pointer="/from"
+        )
+    return RunFilter(since_us=since_us, until_us=until_us, state=query.state, job_id=query.job_id)

@@ -1,0 +1,103 @@
+"""The latest runs of all jobs of a tenant, on Postgres.
+
+Invariant: no index of `runs` begins with the tenant or the time, and there shall be none: each
+would cost every run. So time is read in slices along the index of the partitions, and a part of the
+list ends when it is full or when reading it took `BUDGET_S`, whatever other tenants have there.
+"""
+
+import asyncio
+from typing import Final
+from uuid import UUID
+
+from wheelsched.core.duration import SECOND
+from wheelsched.core.model import Run, RunKey, RunState
+from wheelsched.core.partition import partition_of
+from wheelsched.ports import RunFilter, RunsFound
+from wheelsched.store.connection import Connection
+from wheelsched.store.definition import decode_run
+from wheelsched.store.queries import load_queries
+
+QUERIES = load_queries("history.sql")
+BUDGET_S: Final = 0.5
+FIRST_SLICE_US: Final = SECOND
+GROWTH: Final = 2  # of a slice after one that did not fill the page: the last costs half of all
+NO_JOB: Final = UUID(int=0)  # in a position: nothing is left of its instant
+IN_RETRIES: Final = (RunState.RUNNING, RunState.RETRYING)
+
+
+async def list_latest(
+    connection: Connection, wanted: RunFilter, limit: int, rest: RunKey | None
+) -> RunsFound:
+    """Part of the list: from the index that reads least for what is wanted."""
+    begin = rest or RunKey(NO_JOB, wanted.until_us)
+    if wanted.job_id is not None:
+        arguments = (wanted.job_id, wanted.since_us, begin.due_us, wanted.state)
+        runs = await _fetch(connection, "list_latest_of_job", *arguments, limit)
+    elif wanted.state is RunState.DEAD:
+        arguments = (wanted.since_us, begin.due_us, begin.job_id)
+        runs = await _fetch(connection, "list_latest_dead", *arguments, limit)
+    elif wanted.state in IN_RETRIES:
+        arguments = (wanted.since_us, begin.due_us, begin.job_id, wanted.state)
+        runs = await _fetch(connection, "list_latest_live", *arguments, limit)
+    else:
+        return await Slices(connection, wanted, limit).read(begin)
+    return RunsFound(runs, runs[-1].key if len(runs) == limit else None)
+
+
+class Slices:
+    """Reads slices of time, latest first, each twice as long as the one before."""
+
+    def __init__(self, connection: Connection, wanted: RunFilter, limit: int) -> None:
+        self._connection = connection
+        self._wanted = wanted
+        self._limit = limit
+        self._runs: list[Run] = []
+
+    async def read(self, begin: RunKey) -> RunsFound:
+        """The part of the list that begins there."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + BUDGET_S
+        if begin.job_id != NO_JOB:
+            await self._read_instant(begin)
+        end_us, width_us = begin.due_us, FIRST_SLICE_US
+        while len(self._runs) < self._limit:
+            if end_us <= self._wanted.since_us:
+                return RunsFound(self._runs, None)
+            start_us = max(end_us - width_us, self._wanted.since_us)
+            end_us = await self._read_slice(start_us, end_us)
+            width_us *= GROWTH
+            if len(self._runs) < self._limit and loop.time() > deadline_s:
+                return RunsFound(self._runs, RunKey(NO_JOB, end_us))
+        return RunsFound(self._runs, self._runs[-1].key)
+
+    async def _read_slice(self, start_us: int, end_us: int) -> int:
+        """Reads a slice as far as the page goes, and gives how far that is."""
+        left = self._limit - len(self._runs)
+        state = self._wanted.state
+        found = await _fetch(self._connection, "list_latest", start_us, end_us, state, left)
+        if len(found) < left:
+            self._runs += sorted(found, key=_place)
+            return start_us
+        last_us = found[-1].due_us
+        self._runs += sorted((run for run in found if run.due_us > last_us), key=_place)
+        await self._read_instant(RunKey(NO_JOB, last_us))
+        return last_us
+
+    async def _read_instant(self, after: RunKey) -> None:
+        """The runs that are due at an instant, after one of them."""
+        partition = -1 if after.job_id == NO_JOB else partition_of(after.job_id)
+        left = self._limit - len(self._runs)
+        self._runs += await _fetch(
+            self._connection,
+            "list_instant",
+            *(after.due_us, partition, after.job_id, self._wanted.state, left),
+        )
+
+
+def _place(run: Run) -> tuple[int, int, bytes]:
+    """The order of the list."""
+    return -run.due_us, partition_of(run.job_id), run.job_id.bytes
+
+
+async def _fetch(connection: Connection, name: str, *arguments: object) -> list[Run]:
+    return [decode_run(row) for row in await connection.fetch(QUERIES[name], *arguments)]
