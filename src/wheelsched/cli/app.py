@@ -6,7 +6,8 @@ needs no database driver, and should not wait for it.
 """
 
 from importlib import import_module
-from typing import Any, Final
+from importlib.metadata import version
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -68,6 +69,17 @@ app = typer.Typer(
 )
 
 
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"wheelsched {version('wheelsched')}")
+        raise typer.Exit
+
+
 @app.callback()
-def wheelsched() -> None:
+def wheelsched(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
     """A distributed job scheduler that fires on time."""

@@ -1,12 +1,11 @@
-"""`job apply`: makes what is registered what a file says.
+"""`job apply`: syncs the registered jobs with a file.
 
-Invariant: what a second run of the same file would do is nothing. Every job is judged before the
-first is written; with --dry-run that is all. A failure says at which job it was, and what was done
-before it.
+Invariant: what a second run of the same file would do is nothing. Every job is checked before the
+first is written, and everything that is wrong is told at once; with --dry-run that is all. A later
+failure says at which job it was, and what was done before it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Final, TypeVar, cast
@@ -21,16 +20,24 @@ from rich.text import Text
 from wheelsched.cli.commands import asks_api
 from wheelsched.cli.manifest import (
     Difference,
+    Entry,
     differences,
     has_hidden_values,
     patch_of,
-    read_documents,
+    read_entries,
+    refuse,
 )
 from wheelsched.cli.output import Output, err, printable
 from wheelsched.cli.written import read_tags
 from wheelsched.client import JobChanges, SyncClient
 from wheelsched.core.model import JobState
-from wheelsched.errors import InvalidRequest, WheelschedError, quoted
+from wheelsched.errors import (
+    InvalidDocument,
+    InvalidField,
+    InvalidRequest,
+    WheelschedError,
+    quoted,
+)
 from wheelsched.wire.job import JobAnswer, JobDocument
 
 Item = TypeVar("Item")
@@ -88,21 +95,18 @@ def apply(
         bool, typer.Option("--dry-run", help="Only say what would be done.")
     ] = False,
 ) -> Output:
-    """Create and update jobs until they are what a file says."""
-    documents = read_documents(file)
+    """Sync the registered jobs with a file: create what is missing, update what differs."""
+    entries = read_entries(file)
     tags = read_tags(tag)
-    if prune and not documents and not allow_empty:
+    if prune and not entries and not allow_empty:
         raise typer.BadParameter(
             f"{file} names no job, so that --prune would delete every one"
             f"{' with these tags' if tags else ''}; if that is meant, say --allow-empty too"
         )
-    planned = [
-        each
-        for document in _shown_progress(documents, "judging")
-        for each in plan(client, document)
-    ]
+    planned = plan_all(client, entries)
     if prune:
-        planned += plan_pruning(client, {document.name for document in documents}, tags)
+        names = {entry.document.name for entry in entries if entry.document is not None}
+        planned += plan_pruning(client, names, tags)
     steps = [each.step for each in planned]
     if not dry_run:
         take(planned)
@@ -115,16 +119,33 @@ def _shown_progress(items: Sequence[Item], verb: str) -> Iterable[Item]:
     return track(items, verb, console=console, transient=True, disable=is_hidden)
 
 
+def plan_all(client: SyncClient, entries: Sequence[Entry]) -> list[Planned]:
+    """The steps to what a file says, or everything that is wrong with any of its jobs."""
+    planned: list[Planned] = []
+    problems: list[str] = []
+    for entry in _shown_progress(entries, "checking"):
+        problems += entry.lines(entry.errors)
+        if entry.document is None or entry.errors:
+            continue
+        try:
+            planned += plan(client, entry.document)
+        except (InvalidRequest, InvalidDocument) as error:
+            problems += entry.lines(error.errors or [InvalidField(str(error))])
+        except InvalidField as error:
+            problems += entry.lines([error])
+    refuse(problems)
+    return planned
+
+
 def plan(client: SyncClient, document: JobDocument) -> list[Planned]:
     """The steps to what a document says, which is judged here."""
-    with _noted(f"this is job {quoted(document.name)} of the file; nothing was done"):
-        found = next(client.list_jobs(name=document.name), None)
-        if found is None:
-            return [_plan_creation(client, document)]
-        if found.state is JobState.REFUSED:  # and so never to be changed
-            refused = Difference(field="state", before=found.state, after=None)
-            return [_plan_deletion(client, found, refused), _plan_creation(client, document)]
-        return [_plan_update(client, found, document)]
+    found = next(client.list_jobs(name=document.name), None)
+    if found is None:
+        return [_plan_creation(client, document)]
+    if found.state is JobState.REFUSED:  # and so never to be changed
+        refused = Difference(field="state", before=found.state, after=None)
+        return [_plan_deletion(client, found, refused), _plan_creation(client, document)]
+    return [_plan_update(client, found, document)]
 
 
 def _plan_creation(client: SyncClient, document: JobDocument) -> Planned:
@@ -193,15 +214,6 @@ def _halfway(steps: list[Step], number: int) -> str:
         f"this was at: {failed.action} {quoted(failed.name)}; done before: {named}{more}; "
         f"not done: {len(steps) - number} of {len(steps)}; the same command goes on from here"
     )
-
-
-@contextmanager
-def _noted(note: str) -> Iterator[None]:
-    try:
-        yield
-    except WheelschedError as error:
-        error.add_note(note)
-        raise
 
 
 def _is_to_go(job: JobAnswer, names: set[str]) -> bool:

@@ -7,6 +7,7 @@ command line in its place.
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, Final
@@ -14,7 +15,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from wheelsched.cli.exits import advice_for, code_of
-from wheelsched.cli.output import Output, err, printable, show
+from wheelsched.cli.output import Output, err, printable, show, times_shown, watch
 from wheelsched.client import ClientConfig, SyncClient
 from wheelsched.client.client import DEFAULT_URL
 from wheelsched.errors import ApiError, WheelschedError, first_of
@@ -22,6 +23,17 @@ from wheelsched.errors import ApiError, WheelschedError, first_of
 PATIENCE: Final = ClientConfig(max_attempts=3)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+LocalOption = Annotated[
+    bool, typer.Option("--local", help="Show times in this machine's time zone (TZ), not in UTC.")
+]
+WatchOption = Annotated[
+    bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")
+]
+IntervalOption = Annotated[
+    float, typer.Option(min=0.1, help="Seconds between two looks of --watch.")
+]
+LimitOption = Annotated[int, typer.Option(min=1, help="How many to show.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Show all, whatever --limit says.")]
 UrlOption = Annotated[
     str, typer.Option(envvar="WHEELSCHED_URL", help="The address of the API.", show_default=True)
 ]
@@ -96,11 +108,35 @@ def asks_api(command: Command) -> Callable[..., None]:
     def run(
         url: UrlOption = DEFAULT_URL,
         token: TokenOption = None,
+        local: LocalOption = False,
         as_json: JsonOption = False,
         **given: Any,
     ) -> None:
-        with SyncClient(url, token, config=PATIENCE) as client:
+        with SyncClient(url, token, config=PATIENCE) as client, times_shown(is_local=local):
             show(command(client=client, **given), as_json=as_json)
+
+    return with_options(run, command, without=("client",))
+
+
+def lists_from_api(command: Command) -> Callable[..., None]:
+    """A command that is given a `client` of the API, and can be watched."""
+
+    def run(
+        url: UrlOption = DEFAULT_URL,
+        token: TokenOption = None,
+        local: LocalOption = False,
+        watching: WatchOption = False,
+        interval: IntervalOption = 2.0,
+        as_json: JsonOption = False,
+        **given: Any,
+    ) -> None:
+        if watching and (as_json or not sys.stdout.isatty()):
+            raise typer.BadParameter("--watch needs a terminal, and does not go with --json")
+        with SyncClient(url, token, config=PATIENCE) as client, times_shown(is_local=local):
+            if watching:
+                watch(lambda: command(client=client, **given), interval)
+            else:
+                show(command(client=client, **given), as_json=as_json)
 
     return with_options(run, command, without=("client",))
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from wheelsched.cli.commands import asks_api, group
+from wheelsched.cli.commands import AllOption, LimitOption, asks_api, group, lists_from_api
 from wheelsched.cli.jobs import find
-from wheelsched.cli.output import Output, sentence
+from wheelsched.cli.output import Output, first, sentence
 from wheelsched.cli.runs import run_rows
 from wheelsched.cli.written import read_optional_instant
 from wheelsched.client import SyncClient
@@ -28,21 +28,22 @@ UntilOption = Annotated[
 
 
 @app.command("list")
-@asks_api
+@lists_from_api
 def list_dead(
     client: SyncClient,
     job: JobOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+    limit: LimitOption = 100,
+    show_all: AllOption = False,
 ) -> Output:
-    """List runs that are out of attempts."""
+    """List runs that are out of attempts, oldest first."""
     found = client.list_dead(
         job_id=None if job is None else find(client, job).job_id,
         since=read_optional_instant(since),
         until=read_optional_instant(until),
     )
-    return run_rows([run for run, _ in zip(found, range(limit), strict=False)])
+    return run_rows(*first(found, None if show_all else limit))
 
 
 @app.command("redrive")

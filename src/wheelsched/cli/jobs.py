@@ -10,10 +10,10 @@ from uuid import UUID
 import typer
 
 from wheelsched.cli.apply import apply
-from wheelsched.cli.commands import asks_api, group
+from wheelsched.cli.commands import AllOption, LimitOption, asks_api, group, lists_from_api
 from wheelsched.cli.fields import takes_fields, written_over
 from wheelsched.cli.manifest import read_one
-from wheelsched.cli.output import Output, record, rows, sentence
+from wheelsched.cli.output import Output, first, record, rows, sentence, shown
 from wheelsched.cli.written import read_instant, read_tags
 from wheelsched.client import SyncClient
 from wheelsched.core.model import DRAFT_STATES, JobState
@@ -24,7 +24,7 @@ from wheelsched.wire.jobs import ResumeFrom
 app = group("Create jobs, look at them, and change them.")
 
 JobArgument = Annotated[str, typer.Argument(help="The job's id, or its name.", metavar="JOB")]
-TagOption = Annotated[list[str] | None, typer.Option(help="Only those with NAME=VALUE.")]
+TagOption = Annotated[list[str] | None, typer.Option(help="Only jobs with NAME=VALUE.")]
 
 
 @app.command("create")
@@ -55,17 +55,18 @@ app.command("apply")(apply)
 
 
 @app.command("list")
-@asks_api
+@lists_from_api
 def list_jobs(
     client: SyncClient,
     state: Annotated[JobState | None, typer.Option(help="Only those in this state.")] = None,
     name: Annotated[str | None, typer.Option(help="Only the one of this name.")] = None,
     tag: TagOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+    limit: LimitOption = 100,
+    show_all: AllOption = False,
 ) -> Output:
     """List jobs by name."""
     found = client.list_jobs(state=state, name=name, tags=read_tags(tag))
-    jobs = [job for job, _ in zip(found, range(limit), strict=False)]
+    jobs, notes = first(found, None if show_all else limit)
     return rows(
         jobs,
         {
@@ -77,6 +78,7 @@ def list_jobs(
             "target": lambda job: job.target.url,
             "id": lambda job: job.job_id,
         },
+        notes,
     )
 
 
@@ -168,8 +170,39 @@ def next_times(
 ) -> Output:
     """Show the coming due times of a job."""
     answer = client.next_times(find(client, job).job_id, count)
-    shown = rows(answer.items, {"utc": lambda due: due.utc, answer.timezone: lambda due: due.local})
-    return Output(answer, shown.text)
+    columns = {"utc": lambda due: shown(due.utc), answer.timezone: lambda due: shown(due.local)}
+    return Output(answer, rows(answer.items, columns).text)
+
+
+@app.command("explain")
+@asks_api
+def explain(
+    client: SyncClient,
+    job: JobArgument,
+    at: Annotated[
+        str | None,
+        typer.Option(help="Which due time: ISO-8601, or e.g. 'in 5m'; by default the latest."),
+    ] = None,
+) -> Output:
+    """Explain why a job did, or did not, fire at a time."""
+    found = find(client, job)
+    asked = read_instant("now" if at is None else at)
+    answer = client.explain(found.job_id, asked)
+    if at is None and answer.run is None and answer.due_before is not None:
+        answer = client.explain(found.job_id, answer.due_before)
+    return record(
+        answer,
+        {
+            "job": found.name,
+            "schedule": found.schedule,
+            "at": answer.at,
+            "verdict": answer.verdict.value,
+            "why": answer.detail,
+            "run": None if answer.run is None else answer.run.run_id,
+            "due before": answer.due_before,
+            "due after": answer.due_after,
+        },
+    )
 
 
 def find(client: SyncClient, written: str) -> JobAnswer:

@@ -3,10 +3,12 @@
 Invariant: two documents that make the same job have no differences, however they are written:
 `60s` is `1m`, and what is not written is its default.
 
-A file is YAML, and so JSON too: a list of job documents, one document, or several of either.
+A file is YAML, and so JSON too: a list of job documents, alone or under the key `jobs`; one
+document; or several of any.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, Final, cast
 from uuid import UUID
 
@@ -17,7 +19,7 @@ from msgspec.structs import replace
 
 from wheelsched.api.answers import document_of
 from wheelsched.api.judging import NO_JITTER, judge_policies
-from wheelsched.cli.trees import read_trees
+from wheelsched.cli.trees import line_of, read_trees
 from wheelsched.core.duration import parse_duration
 from wheelsched.core.fields import escaped, shown
 from wheelsched.core.model import DEFAULT_IDEMPOTENCY_KEY, Job, Target
@@ -25,11 +27,12 @@ from wheelsched.core.relative import is_relative
 from wheelsched.core.sensitive import MASK, is_sensitive, mask_headers
 from wheelsched.core.spec import DstGap, DstOverlap, Spec
 from wheelsched.core.target import HEADERS_POINTER
-from wheelsched.errors import InvalidDocument, InvalidField
+from wheelsched.errors import InvalidDocument, InvalidField, UnknownField
 from wheelsched.wire.job import DstDocument, JobAnswer, JobDocument
 from wheelsched.wire.strict import read_strictly
 
 DOCUMENT: Final = msgspec.json.Decoder(JobDocument)
+SHOWN: Final = 100  # problems of a file
 NOBODY: Final = UUID(int=0)
 VALUES: Final = ("payload", "schedule")  # what is in them is not ours: they change as one
 
@@ -42,35 +45,90 @@ class Difference(Struct, frozen=True, kw_only=True):
     after: Any
 
 
-def read_documents(path: str) -> list[JobDocument]:
-    """The jobs of a file. Each is checked, and no name may be there twice."""
-    documents: dict[str, JobDocument] = {}
-    for number, tree in enumerate(read_trees(path)):
-        named = tree.get("name") if isinstance(tree, dict) else None
-        which = f"job {named!r}" if named else f"job number {number + 1}"
+# What people write who come from elsewhere, and what it is called here.
+OTHER_NAMES: Final = {
+    **dict.fromkeys(("cron", "crontab", "every", "rrule", "at", "expression"), "schedule"),
+    **dict.fromkeys(("url", "webhook", "callback", "endpoint"), "target.url"),
+    **dict.fromkeys(("method", "headers", "batch"), "target.{}"),
+    **dict.fromkeys(("tz", "zone", "time_zone"), "timezone"),
+    **dict.fromkeys(("retries", "attempts", "max_attempts"), "retry.max_attempts"),
+    **dict.fromkeys(("backoff", "initial", "max"), "retry.{}"),
+    **dict.fromkeys(("concurrency", "max_concurrent"), "overlap.max_concurrent"),
+    **dict.fromkeys(("grace", "window", "max_missed"), "misfire.{}"),
+    **dict.fromkeys(("body", "data", "args"), "payload"),
+    **dict.fromkeys(("labels",), "tags"),
+}
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A job of a file: where it is written, and what is wrong with it so far."""
+
+    path: str
+    number: int
+    tree: Any
+    document: JobDocument | None = None
+    errors: tuple[InvalidField, ...] = ()
+
+    def lines(self, errors: Iterable[InvalidField]) -> list[str]:
+        """What is wrong with it, and where: a line for each."""
+        named = self.tree.get("name") if isinstance(self.tree, dict) else None
+        which = f"job {named!r}" if isinstance(named, str) else f"job number {self.number}"
+        found = []
+        for error in errors:
+            line = line_of(self.tree, error.pointer)
+            place = self.path if line is None else f"{self.path}:{line}"
+            found.append(f"{place}: {which}: {error.pointer or '/'}: {_with_suggestion(error)}")
+        return found
+
+
+def read_entries(path: str) -> list[Entry]:
+    """The jobs of a file, each with its document or with what is wrong with it."""
+    entries: list[Entry] = []
+    names: set[str] = set()
+    for number, tree in enumerate(read_trees(path), 1):
+        entry = Entry(path=path, number=number, tree=tree)
         try:
             document = read_strictly(msgspec.json.encode(tree), DOCUMENT)
-        except InvalidField as error:
-            raise typer.BadParameter(f"{path}: {which}: {error.pointer or '/'}: {error}") from error
         except InvalidDocument as error:
-            raise typer.BadParameter(f"{path}: {which}: {error}") from error
-        except (ValueError, RecursionError) as error:  # half a character, or a part of itself
-            raise typer.BadParameter(f"{path}: {which} is no JSON: {error}") from error
-        if document.name in documents:
-            raise typer.BadParameter(f"{path}: {document.name!r} is there twice")
-        _check_convergent(document, f"{path}: {which}")
-        documents[document.name] = document
-    return list(documents.values())
+            entries.append(replace(entry, errors=error.errors))
+        except InvalidField as error:
+            entries.append(replace(entry, errors=(error,)))
+        except (ValueError, RecursionError) as error:  # half of a character
+            entries.append(replace(entry, errors=(InvalidField(f"is not JSON: {error}"),)))
+        else:
+            errors = tuple(_problems_in_file(document, names))
+            names.add(document.name)
+            entries.append(replace(entry, document=document, errors=errors))
+    return entries
 
 
-def _check_convergent(document: JobDocument, where: str) -> None:
-    """Refuse a schedule that would be another one each time the file is applied."""
+def refuse(problems: list[str]) -> None:
+    """Ends the command with everything that is wrong, if anything is."""
+    if problems:
+        heading = f"nothing was changed, because of {len(problems):,} problem(s):"
+        more = [f"and {len(problems) - SHOWN:,} more"] if len(problems) > SHOWN else []
+        raise InvalidDocument("\n".join([heading, *problems[:SHOWN], *more]))
+
+
+def _with_suggestion(error: InvalidField) -> str:
+    if not isinstance(error, UnknownField) or "did you mean" in str(error):
+        return str(error)
+    above, _, name = error.pointer.rpartition("/")
+    near = get_close_matches(name, JobDocument.__struct_fields__, 1)
+    meant = OTHER_NAMES.get(name, "").format(name) or (near[0] if near else "")
+    return f"{error}; did you mean {meant}?" if meant and not above else str(error)
+
+
+def _problems_in_file(document: JobDocument, names: Collection[str]) -> Iterator[InvalidField]:
+    """What is wrong with a job in a file, and would not be in a request."""
+    if document.name in names:
+        yield InvalidField(f"{document.name!r} is there twice", pointer="/name")
     schedule = msgspec.json.decode(document.schedule)
     if is_relative(schedule):
-        raise typer.BadParameter(
-            f"{where}: /schedule: {shown(schedule)} counts from the moment of the request, so "
-            "every apply would move the job; write the instant, e.g. 2026-03-08T09:30:00Z, or use "
-            "`wheelsched job create`"
+        yield InvalidField(
+            f"{shown(schedule)} counts from the moment of the request, so every apply would move "
+            "the job; write the instant, e.g. 2026-03-08T09:30:00Z, or use `wheelsched job create`",
+            pointer="/schedule",
         )
 
 
@@ -78,7 +136,9 @@ def read_one(path: str) -> dict[str, Any]:
     """The one document of a file."""
     trees = list(read_trees(path))
     if len(trees) != 1 or not isinstance(trees[0], dict):
-        raise typer.BadParameter(f"{path} holds no single job; use `wheelsched job apply -f`")
+        raise typer.BadParameter(
+            f"{path} holds {len(trees)} jobs, not one; use `wheelsched job apply -f`"
+        )
     return trees[0]
 
 

@@ -5,15 +5,22 @@ as markup, and no control character of it reaches the terminal.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import datetime
+from itertools import islice
+from threading import Event
 from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+
+from wheelsched.errors import ApiUnavailable
 
 Item = TypeVar("Item")
 
@@ -22,10 +29,33 @@ WIDE: Final = 1_000  # where no terminal bounds it, a line is as long as it has 
 
 
 class Output(Struct, frozen=True):
-    """What a command found: the data, and the same to be read by people."""
+    """What a command found: the data, the same to be read by people, and remarks for stderr."""
 
     data: object
     text: RenderableType
+    notes: tuple[str, ...] = ()
+
+
+_is_local: ContextVar[bool] = ContextVar("is_local", default=False)
+
+
+@contextmanager
+def times_shown(*, is_local: bool) -> Iterator[None]:
+    """Shows times in the zone of this machine, or in UTC. JSON stays as the API wrote it."""
+    before = _is_local.set(is_local)
+    try:
+        yield
+    finally:
+        _is_local.reset(before)
+
+
+def first(items: Iterable[Item], limit: int | None) -> tuple[list[Item], tuple[str, ...]]:
+    """As many items as a list shows, and a note if there are more."""
+    items = iter(items)
+    found = list(islice(items, limit))
+    if limit is None or next(items, None) is None:
+        return found, ()
+    return found, (f"showing {limit:,} of more; raise --limit, or use --all",)
 
 
 def out() -> Console:
@@ -46,12 +76,37 @@ def show(output: Output, *, as_json: bool) -> None:
         sys.stdout.write(encoded.decode() + "\n")
     else:
         out().print(output.text)
+    for note in output.notes:
+        err().print(printable(note), style="dim")
 
 
-def rows(items: Sequence[Item], columns: Mapping[str, Callable[[Item], object]]) -> Output:
+def watch(read: Callable[[], Output], interval_s: float) -> None:
+    """Shows what a command finds again and again, until Ctrl-C.
+
+    An API that is away for a while is waited for, once it has answered.
+    """
+    ended = Event()
+    with suppress(KeyboardInterrupt), Live(console=out(), screen=True, auto_refresh=False) as live:
+        shown = read()
+        while True:
+            hint = Text(f"every {interval_s:g} s; Ctrl-C ends", style="dim")
+            notes = [printable(note) for note in shown.notes]
+            live.update(Group(shown.text, *notes, hint), refresh=True)
+            ended.wait(interval_s)
+            try:
+                shown = read()
+            except ApiUnavailable as error:
+                shown = Output(None, shown.text, (str(error),))
+
+
+def rows(
+    items: Sequence[Item],
+    columns: Mapping[str, Callable[[Item], object]],
+    notes: tuple[str, ...] = (),
+) -> Output:
     """A table with a line for each item. What does not fit the terminal is cut with an ellipsis."""
     cells = [[cell(read(item)) for read in columns.values()] for item in items]
-    return Output(items, Rows(list(columns), cells))
+    return Output(items, Rows(list(columns), cells), notes)
 
 
 class Rows:
@@ -107,7 +162,7 @@ def cell(value: object) -> Text:
         case Text():
             return value
         case datetime():
-            return Text(shown(value))
+            return Text(shown(value.astimezone() if _is_local.get() else value))
         case msgspec.Raw():
             return printable(bytes(value).decode())
         case float():

@@ -6,11 +6,14 @@ Invariant: a run is named by its run id, a job by its id or its name.
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
-from wheelsched.cli.commands import asks_api, group
-from wheelsched.cli.jobs import JobArgument, find
-from wheelsched.cli.output import Output, record, rows, sentence
+from wheelsched.cli.commands import AllOption, LimitOption, asks_api, group, lists_from_api
+from wheelsched.cli.jobs import find
+from wheelsched.cli.output import Output, first, record, rows, sentence
+from wheelsched.cli.written import read_optional_instant
 from wheelsched.client import SyncClient
+from wheelsched.core.model import RunState
 from wheelsched.wire.run import AttemptAnswer, RunAnswer
 
 app = group("Look at runs, cancel them, try them again.")
@@ -19,15 +22,32 @@ RunArgument = Annotated[str, typer.Argument(help="The run's id.", metavar="RUN")
 
 
 @app.command("list")
-@asks_api
+@lists_from_api
 def list_runs(
     client: SyncClient,
-    job: JobArgument,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+    job: Annotated[
+        str | None, typer.Argument(help="The job's id, or its name; all jobs by default.")
+    ] = None,
+    state: Annotated[RunState | None, typer.Option(help="Only runs in this state.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Due at or after: ISO-8601, or e.g. 2h; an hour before --until."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Due before: ISO-8601, or e.g. 'in 5m'; now.")
+    ] = None,
+    limit: LimitOption = 100,
+    show_all: AllOption = False,
 ) -> Output:
-    """List the runs of a job, latest first."""
-    found = client.list_runs(find(client, job).job_id)
-    return run_rows([run for run, _ in zip(found, range(limit), strict=False)])
+    """List runs, latest first: of the last hour, or all of a job."""
+    found = None if job is None else find(client, job)
+    start, end = read_optional_instant(since), read_optional_instant(until)
+    if found is not None and state is None and start is None and end is None:
+        runs = (replace(run, job_name=found.name) for run in client.list_runs(found.job_id))
+    else:
+        job_id = None if found is None else found.job_id
+        runs = client.list_latest_runs(state=state, job_id=job_id, since=start, until=end)
+    return run_rows(*first(runs, None if show_all else limit))
 
 
 @app.command("get")
@@ -53,11 +73,12 @@ def retry(client: SyncClient, run: RunArgument) -> Output:
     return _shown(client.retry_run(run))
 
 
-def run_rows(runs: list[RunAnswer]) -> Output:
+def run_rows(runs: list[RunAnswer], notes: tuple[str, ...] = ()) -> Output:
     """Runs as a table."""
     return rows(
         runs,
         {
+            "job": lambda run: run.job_name or run.job_id,
             "scheduled": lambda run: run.scheduled_at,
             "state": lambda run: run.state.value,
             "trigger": lambda run: run.trigger.value,
@@ -67,6 +88,7 @@ def run_rows(runs: list[RunAnswer]) -> Output:
             "why": lambda run: run.error or run.skip_reason,
             "id": lambda run: run.run_id,
         },
+        notes,
     )
 
 
@@ -75,7 +97,7 @@ def _shown(run: RunAnswer) -> Output:
         run,
         {
             "id": run.run_id,
-            "job": run.job_id,
+            "job": run.job_id if run.job_name is None else f"{run.job_name} ({run.job_id})",
             "scheduled": run.scheduled_at,
             "due": run.due_at,
             "state": run.state.value,
@@ -90,12 +112,16 @@ def _shown(run: RunAnswer) -> Output:
             "shard": run.shard,
             "token": run.token,
         }
-        | {f"attempt {attempt.attempt}": _words_of(attempt) for attempt in run.attempts or ()},
+        | {f"attempt {attempt.attempt}": _words_of(attempt, run) for attempt in run.attempts or ()},
     )
 
 
-def _words_of(attempt: AttemptAnswer) -> str:
+def _words_of(attempt: AttemptAnswer, run: RunAnswer) -> str:
+    """How an attempt ended. A long run is completed by a report, which has no HTTP status."""
     if attempt.finished_at is None:
-        return "not ended"
-    status = "no answer" if attempt.http_status is None else str(attempt.http_status)
-    return f"{status} {attempt.error or ''}".strip()
+        return "unfinished"
+    if attempt.http_status is not None:
+        return f"{attempt.http_status} {attempt.error or ''}".strip()
+    if run.state is RunState.SUCCEEDED and attempt.attempt == run.attempt:
+        return "completed by the worker"
+    return attempt.error or "no answer"

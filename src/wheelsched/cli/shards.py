@@ -3,13 +3,13 @@
 Invariant: a shard that does not answer is in the list, without the numbers that only it knows.
 """
 
-from wheelsched.cli.commands import asks_api
+from wheelsched.cli.commands import lists_from_api
 from wheelsched.cli.output import Output, rows
 from wheelsched.client import SyncClient
 from wheelsched.wire.shard import ShardAnswer
 
 
-@asks_api
+@lists_from_api
 def shards(client: SyncClient) -> Output:
     """Show leases, partitions, lateness, armed runs and runs in flight."""
     answer = client.list_shards()

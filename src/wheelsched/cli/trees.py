@@ -51,14 +51,44 @@ RESOLVED: Final = (
 )
 
 
+class Placed(dict[str, Any]):
+    """A mapping that knows where it was written, from line 1 on."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.line = line
+        self.lines: dict[str, int] = {}  # of its keys
+
+
+def line_of(tree: Any, pointer: str) -> int | None:
+    """The line of the value at a pointer (RFC 6901), or of the mapping that lacks it."""
+    line = None
+    for step in pointer.split("/"):
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(tree, Placed):
+            line = tree.lines.get(name, tree.line)
+            tree = tree.get(name, None if step else tree)
+    return line
+
+
 def read_trees(path: str) -> Iterator[Any]:
-    """The documents of a file, as they are written; the parts of those that are lists."""
+    """The jobs of a file: documents, the parts of lists, and those of lists under `jobs`."""
     try:
         for part in yaml.load_all(read_text(path), Loader):
             if part is not None:
-                yield from part if isinstance(part, list) else [part]
+                yield from _parts(part)
     except yaml.YAMLError as error:
         raise typer.BadParameter(f"{path} cannot be used: {error}") from error
+
+
+def _parts(part: Any) -> list[Any]:
+    if isinstance(part, Placed) and isinstance(part.get("jobs"), list):
+        for name in part:
+            if name != "jobs":
+                place = yaml.Mark("<file>", 0, part.lines[name] - 1, 0, None, None)
+                raise ComposerError(None, None, f"there is no field {name!r} beside jobs", place)
+        part = part["jobs"]
+    return part if isinstance(part, list) else [part]
 
 
 class Extent(NamedTuple):
@@ -140,6 +170,13 @@ class Loader(yaml.SafeLoader):
         self.flatten_mapping(node)
         return {key.value: self.construct_object(value, deep) for key, value in node.value}
 
+    def construct_placed(self, node: yaml.MappingNode) -> Iterator[Placed]:
+        """In two steps, as for every collection: its parts may stand for it."""
+        placed = Placed(node.start_mark.line + 1)
+        yield placed
+        placed |= self.construct_mapping(node)
+        placed.lines = {key.value: key.start_mark.line + 1 for key, _ in node.value}
+
 
 def _read_bool(loader: Loader, node: yaml.ScalarNode) -> bool:
     if node.value.lower() not in ("true", "false"):
@@ -185,8 +222,9 @@ Loader.yaml_implicit_resolvers = {}
 Loader.yaml_constructors = {}
 for tag, pattern, first in RESOLVED:
     Loader.add_implicit_resolver(tag, re.compile(pattern), first)
-for known in (NULL, STR, SEQ, MAP, None):
+for known in (NULL, STR, SEQ, None):
     Loader.add_constructor(known, yaml.SafeLoader.yaml_constructors[known])
+Loader.add_constructor(MAP, Loader.construct_placed)
 Loader.add_constructor(BOOL, _read_bool)
 Loader.add_constructor(INT, _read_int)
 Loader.add_constructor(FLOAT, _read_float)

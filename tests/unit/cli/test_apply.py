@@ -1,6 +1,7 @@
 """Files that are applied, against the API itself."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -12,13 +13,13 @@ from msgspec import Raw
 from msgspec.structs import replace
 from tests.api import Api
 
-from wheelsched.cli.apply import Action, Planned, plan, take
+from wheelsched.cli.apply import Action, Planned, plan, plan_all, take
 from wheelsched.cli.commands import tell
-from wheelsched.cli.manifest import is_same
+from wheelsched.cli.manifest import is_same, read_entries
 from wheelsched.client import SyncClient
 from wheelsched.core.model import Job, JobState
 from wheelsched.core.spec import Spec
-from wheelsched.errors import InvalidRequest, NameTaken
+from wheelsched.errors import InvalidDocument, InvalidRequest, NameTaken
 from wheelsched.ports import Caller, JobFilter, Plan
 from wheelsched.testing import MemoryStore
 from wheelsched.wire.job import JobDocument, TargetDocument
@@ -156,6 +157,39 @@ async def test_what_was_applied_is_kept(api: Api) -> None:
             client.delete_job(job.job_id)
 
         await asyncio.to_thread(apply)
+
+
+async def test_every_wrong_job_of_a_file_is_told_and_nothing_is_done(
+    api: Api, tmp_path: Path
+) -> None:
+    """What the file itself shows, and what only the API knows."""
+    file = tmp_path / "jobs.yaml"
+    file.write_text(
+        """\
+- {name: right, schedule: "@daily", target: {url: "https://a.b/"}}
+- {name: field, cron: "@daily", target: {url: "https://a.b/"}, schedule: "@daily"}
+- name: schedule
+  target: {url: "https://a.b/"}
+  schedule: "61 * * * *"
+- {name: policy, schedule: "@daily", target: {url: "ftp://a.b/"}, retry: {backoff: never}}
+"""
+    )
+
+    def apply() -> None:
+        with SyncClient(api.url, api.token) as client:
+            with pytest.raises(InvalidDocument) as raised:
+                plan_all(client, read_entries(str(file)))
+            lines = str(raised.value).splitlines()[1:]
+            starts = [line.removeprefix(f"{file}:") for line in lines]
+            assert starts[0].startswith("2: job 'field': /cron: ")
+            assert starts[1].startswith("5: job 'schedule': /schedule: ")
+            assert {line.split(": ")[2] for line in starts[2:]} == {
+                "/target/url",
+                "/retry/backoff",
+            }
+            assert list(client.list_jobs()) == []
+
+    await asyncio.to_thread(apply)
 
 
 async def test_a_file_that_fails_halfway_says_where(

@@ -18,13 +18,22 @@ from wheelsched.cli.manifest import (
     merge_patch,
     patch_of,
     plain,
-    read_documents,
+    read_entries,
     read_one,
+    refuse,
 )
 from wheelsched.core.model import JobState
+from wheelsched.errors import InvalidDocument
 from wheelsched.wire.job import JobAnswer, JobDocument
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def read_documents(path: str) -> list[JobDocument]:
+    """The jobs of a file that has no problem."""
+    entries = read_entries(path)
+    assert not any(entry.errors for entry in entries)
+    return [entry.document for entry in entries if entry.document is not None]
 
 
 def document(**fields: Any) -> JobDocument:
@@ -145,7 +154,92 @@ def test_a_file_may_hold_one_job_several_or_lists(tmp_path: Path) -> None:
     one = "name: {}\nschedule: '@daily'\ntarget: {{url: 'https://a.b/'}}\n"
     file.write_text(one.format("a") + "---\n" + one.format("b"))
     assert [each.name for each in read_documents(str(file))] == ["a", "b"]
-    with pytest.raises(typer.BadParameter, match="no single job"):
+    with pytest.raises(typer.BadParameter, match="holds 2 jobs, not one"):
         read_one(str(file))
     file.write_text(one.format("a"))
     assert read_one(str(file))["name"] == "a"
+
+
+def problems(file: Path, text: str) -> list[str]:
+    """What is wrong with a file, without its name."""
+    file.write_text(text)
+    found = [line for entry in read_entries(str(file)) for line in entry.lines(entry.errors)]
+    return [line.removeprefix(f"{file}:") for line in found]
+
+
+def test_a_list_of_jobs_may_stand_under_a_key(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    job = "{{name: {}, schedule: '@daily', target: {{url: 'https://a.b/'}}}}"
+    file.write_text(
+        f"jobs:\n  - {job.format('a')}\n  - {job.format('b')}\n---\n{job.format('c')}\n"
+    )
+    assert [each.name for each in read_documents(str(file))] == ["a", "b", "c"]
+    file.write_text("jobs: []\nversion: 1\n")
+    with pytest.raises(typer.BadParameter, match=r"no field 'version' beside jobs(.|\n)*line 2"):
+        read_entries(str(file))
+
+
+def test_every_job_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
+    said = problems(
+        tmp_path / "jobs.yaml",
+        """\
+jobs:
+- name: right
+  schedule: "@daily"
+  target: {url: "https://a.b/"}
+- name: wrong
+  target:
+    url: "https://a.b/"
+    batch: many
+  schedule: "@daily"
+- schedule: "@daily"
+  target: {url: "https://a.b/"}
+- just text
+- name: right
+  schedule: "@daily"
+  target: {url: "https://a.b/"}
+""",
+    )
+    starts = [
+        "8: job 'wrong': /target/batch: ",
+        "10: job number 3: /name: ",
+        " job number 4: /: ",
+        "13: job 'right': /name: ",
+    ]
+    assert len(said) == len(starts)
+    assert all(line.startswith(start) for line, start in zip(said, starts, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("field", "meant"),
+    [
+        ("cron: '@daily'", "schedule"),
+        ("every: 5m", "schedule"),
+        ("url: 'https://a.b'", "target.url"),
+        ("headers: {}", "target.headers"),
+        ("retries: 3", "retry.max_attempts"),
+        ("time_zone: UTC", "timezone"),
+        ("tiemout: 3s", "timeout"),
+        ("labels: {}", "tags"),
+    ],
+)
+def test_a_field_of_another_name_is_guessed(tmp_path: Path, field: str, meant: str) -> None:
+    job = "name: a\nschedule: '@daily'\ntarget: {url: 'https://a.b/'}\n"
+    (said,) = problems(tmp_path / "jobs.yaml", f"{job}{field}\n")
+    assert said.startswith("4: job 'a': /")
+    assert said.endswith(f"did you mean {meant}?")
+
+
+def test_a_field_that_nobody_can_guess_is_only_refused(tmp_path: Path) -> None:
+    job = "name: a\nschedule: '@daily'\ntarget: {url: 'https://a.b/', cron: 1}\nqqq: 1\n"
+    for line in problems(tmp_path / "jobs.yaml", job):
+        assert "did you mean" not in line
+
+
+def test_a_file_full_of_problems_tells_the_first_hundred() -> None:
+    refuse([])
+    with pytest.raises(InvalidDocument) as raised:
+        refuse([f"problem {number}" for number in range(250)])
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "nothing was changed, because of 250 problem(s):"
+    assert (lines[100], lines[101], len(lines)) == ("problem 99", "and 150 more", 102)
