@@ -11,6 +11,7 @@ import typer
 
 from wheelsched.cli.apply import apply
 from wheelsched.cli.commands import AllOption, LimitOption, asks_api, group, lists_from_api
+from wheelsched.cli.export import manifest_of, to_yaml
 from wheelsched.cli.fields import takes_fields, written_over
 from wheelsched.cli.manifest import read_one
 from wheelsched.cli.output import Output, first, record, rows, sentence, shown
@@ -203,6 +204,26 @@ def explain(
             "due after": answer.due_after,
         },
     )
+
+
+@app.command("export")
+@asks_api
+def export(
+    client: SyncClient,
+    jobs: Annotated[
+        list[str] | None, typer.Argument(help="Ids or names; all jobs by default.", metavar="JOB…")
+    ] = None,
+    tag: TagOption = None,
+) -> Output:
+    """Print jobs as YAML, or JSON, that `job apply` takes back, without their state."""
+    if jobs and tag:
+        raise typer.BadParameter("name jobs or tags, not both")
+    found = [find(client, job) for job in jobs or ()] or list(client.list_jobs(tags=read_tags(tag)))
+    kept = [job for job in found if job.state in (JobState.ACTIVE, JobState.PAUSED)]
+    left_out = len(found) - len(kept)
+    notes = (f"left out {left_out:,} finished, unplanned or refused jobs",) if left_out else ()
+    manifest = manifest_of(kept)
+    return Output(manifest, to_yaml(manifest), notes)
 
 
 def find(client: SyncClient, written: str) -> JobAnswer:

@@ -150,7 +150,7 @@ def differences(
     Values of sensitive headers are compared by the API, which names in `hidden` those that differ;
     here they stay masked.
     """
-    old, new = flat(_written(before)), flat(plain(_masked(complete(after), hidden)))
+    old, new = flat(written_of(before)), flat(plain(_masked(complete(after), hidden)))
     return [
         Difference(field=field, before=old.get(field), after=new.get(field))
         for field in sorted(old.keys() | new.keys())
@@ -175,7 +175,7 @@ def has_hidden_values(document: JobDocument) -> bool:
 
 def patch_of(before: JobAnswer, after: JobDocument) -> dict[str, Any]:
     """The patch by which the API makes one of the other."""
-    old, new = _written(before), plain(complete(after))
+    old, new = written_of(before), plain(complete(after))
     return {
         name: value if name in VALUES else merge_patch(old[name], value)
         for name, value in new.items()
@@ -183,7 +183,7 @@ def patch_of(before: JobAnswer, after: JobDocument) -> dict[str, Any]:
     }
 
 
-def _written(job: JobAnswer) -> dict[str, Any]:
+def written_of(job: JobAnswer) -> dict[str, Any]:
     """What of a job somebody wrote, as a tree."""
     fields = {name: getattr(job, name) for name in JobDocument.__struct_fields__}
     return plain(JobDocument(**fields))

@@ -29,7 +29,10 @@ WIDE: Final = 1_000  # where no terminal bounds it, a line is as long as it has 
 
 
 class Output(Struct, frozen=True):
-    """What a command found: the data, the same to be read by people, and remarks for stderr."""
+    """What a command found: the data, the same to be read by people, and remarks for stderr.
+
+    Text that is a `str` is a document: printed as it is, never wrapped.
+    """
 
     data: object
     text: RenderableType
@@ -74,6 +77,8 @@ def show(output: Output, *, as_json: bool) -> None:
     if as_json:
         encoded = msgspec.json.format(msgspec.json.encode(output.data), indent=2)
         sys.stdout.write(encoded.decode() + "\n")
+    elif isinstance(output.text, str):
+        sys.stdout.write(output.text)
     else:
         out().print(output.text)
     for note in output.notes:
