@@ -5,9 +5,13 @@ Invariant: it changes nothing, and every finding that is not fine comes with adv
 
 import asyncio
 import shutil
+from datetime import timedelta
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import typer
 from rich.table import Table
 from rich.text import Text
@@ -15,51 +19,73 @@ from rich.text import Text
 from wheelsched.cli.commands import DatabaseOption, JsonOption, TokenOption, UrlOption
 from wheelsched.cli.exits import ExitCode
 from wheelsched.cli.output import Output, cell, show
+from wheelsched.cli.serving import DataDirOption
+from wheelsched.cli.written import now
 from wheelsched.client import ClientConfig, SyncClient
 from wheelsched.client.client import DEFAULT_URL
 from wheelsched.daemon.checkup import Finding, Verdict, check_database
-from wheelsched.errors import ApiError
-from wheelsched.wire.shard import ShardsAnswer
+from wheelsched.errors import ApiError, NotAllowed
+from wheelsched.store.account import data_home
+from wheelsched.wire.shard import ShardAnswer, ShardsAnswer
 
 QUICK = ClientConfig(max_attempts=1, timeout_ms=5_000)
 LITTLE_BYTES = 5 << 30
+DEAD_WINDOW: Final = timedelta(days=1)
+MOST_DEAD: Final = 10_000  # that are counted
 STYLES = {Verdict.FINE: "green", Verdict.POOR: "yellow", Verdict.BAD: "bold red"}
 
 
 def doctor(
     database_url: DatabaseOption = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Whose disk to look at: the database's data directory.")
-    ] = None,
+    data_dir: DataDirOption = None,
     url: UrlOption = DEFAULT_URL,
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check API, database, schema, clock, leases, hints and disk, and say what to do.
+    """Check API, dead runs, breakers, database, schema, clock, leases, hints and disk.
 
-    Without --database-url only the API and the disk are looked at.
+    Without --database-url only the API and the disk of the embedded database are checked.
     """
-    findings = [_check_api(url, token)]
+    findings = check_api(url, token)
     if database_url is not None:
         findings += asyncio.run(check_database(database_url))
-    findings.append(check_disk(data_dir or Path.cwd()))
+    findings.append(check_disk(disk_to_check(database_url, data_dir)))
     show(Output(findings, _table(findings)), as_json=as_json)
     if any(finding.verdict is Verdict.BAD for finding in findings):
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _check_api(url: str, token: str | None) -> Finding:
+def check_api(url: str, token: str | None) -> list[Finding]:
+    """What an API says of its shards and of dead runs, as far as the token may ask."""
     try:
         with SyncClient(url, token, config=QUICK) as client:
-            shards = client.list_shards()
+            return [*_check_shards(client, url), _check_dead(client)]
     except ApiError as error:
-        return Finding(
-            subject="API",
-            verdict=Verdict.BAD,
-            detail=f"{url}: {error}",
-            advice="start one with `wheelsched up` or `wheelsched api`; check --url and --token",
-        )
-    return judge_shards(url, shards)
+        return [
+            Finding(
+                subject="API",
+                verdict=Verdict.BAD,
+                detail=f"{url}: {error}",
+                advice="start one with `wheelsched up` or `wheelsched api`; "
+                "check --url and --token",
+            )
+        ]
+
+
+def _check_shards(client: SyncClient, url: str) -> list[Finding]:
+    try:
+        shards = client.list_shards()
+    except NotAllowed as error:
+        return [Finding(subject="API", detail=f"{url} answers; shards are not checked: {error}")]
+    return [judge_shards(url, shards), judge_breakers(shards)]
+
+
+def _check_dead(client: SyncClient) -> Finding:
+    try:
+        dead = client.list_dead(since=now() - DEAD_WINDOW)
+        return judge_dead(sum(1 for _ in islice(dead, MOST_DEAD + 1)))
+    except NotAllowed as error:
+        return Finding(subject="dead runs", detail=f"not checked: {error}")
 
 
 def judge_shards(url: str, shards: ShardsAnswer) -> Finding:
@@ -86,16 +112,68 @@ def judge_shards(url: str, shards: ShardsAnswer) -> Finding:
     return Finding(subject="API", detail=detail)
 
 
-def check_disk(directory: Path) -> Finding:
+def judge_dead(count: int) -> Finding:
+    """What runs out of attempts say, of which at most one more than `MOST_DEAD` are counted."""
+    if not count:
+        return Finding(subject="dead runs", detail="none in the last day")
+    shown = f"more than {MOST_DEAD:,}" if count > MOST_DEAD else f"{count:,}"
+    return Finding(
+        subject="dead runs",
+        verdict=Verdict.POOR,
+        detail=f"{shown} in the last day",
+        advice="`wheelsched dead list --since 1d` shows them, `dead redrive` tries them again",
+    )
+
+
+def judge_breakers(shards: ShardsAnswer) -> Finding:
+    """What the shards say of targets that they call no more for a while."""
+    breakers = [each for shard in shards.items for each in _breakers_of(shard)]
+    if not breakers:
+        return Finding(subject="breakers", detail="none is open")
+    first = breakers[0]
+    name = first.get("target") or f"job {first.get('job_id')}"
+    more = f" and {len(breakers) - 1:,} more" if len(breakers) > 1 else ""
+    return Finding(
+        subject="breakers",
+        verdict=Verdict.POOR,
+        detail=f"open for {name}{more}: {first.get('error') or 'it fails'}; "
+        f"next probe at {first.get('next_probe_at')}",
+        advice="runs wait until a probe succeeds: repair the worker, or pause the job",
+    )
+
+
+def _breakers_of(shard: ShardAnswer) -> list[dict[str, Any]]:
+    """Shards of a release without breakers say nothing of them."""
+    return msgspec.to_builtins(shard).get("breakers") or []
+
+
+def disk_to_check(database_url: str | None, data_dir: Path | None) -> Path | None:
+    """The data directory of the embedded database; None when the database is another one."""
+    if data_dir is not None:
+        return data_dir
+    home = data_home()
+    if database_url is not None:
+        hosts = parse_qs(urlsplit(database_url).query).get("host", [""])
+        home = Path(hosts[0]).parent
+    return home if (home / "data").is_dir() else None
+
+
+def check_disk(directory: Path | None) -> Finding:
     """How much room there is where a directory is."""
+    if directory is None:
+        return Finding(
+            subject="disk",
+            detail="not checked: only the server of the database sees its disk; "
+            "run doctor there with --data-dir",
+        )
     try:
         usage = shutil.disk_usage(directory)
     except OSError as error:
         return Finding(
             subject="disk",
             verdict=Verdict.BAD,
-            detail=f"cannot be looked at: {error}",
-            advice="name a directory of this machine that you may enter with --data-dir",
+            detail=f"{directory} cannot be checked: {error.strerror}",
+            advice="pass the data directory of the database with --data-dir",
         )
     detail = f"{usage.free / (1 << 30):.1f} GiB free at {directory}"
     if usage.free < LITTLE_BYTES:
