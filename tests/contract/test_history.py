@@ -4,6 +4,7 @@ import asyncio
 from uuid import UUID, uuid4
 
 import pytest
+from msgspec import Raw
 from tests.contract.conftest import ALL, MINUTE_US, World
 
 from wheelsched.core.duration import DAY
@@ -61,6 +62,22 @@ async def test_a_requested_run_waits_for_its_shard_and_uses_up_no_due_time(world
     run, attempts = await world.history.get_run(world.caller, key)
     assert (run.state, run.attempt, attempts) == (RunState.SUCCEEDED, 1, [])
     assert await world.runs.list_unfinished(lease, ALL, 10) == []
+
+
+async def test_a_run_keeps_the_payload_that_it_was_requested_with(world: World) -> None:
+    job = await world.register(None)
+    own = Raw(b'{ "as" :\t"written" }')
+    keys = [RunKey(job.job_id, requested_due_us(world.now_us, n)) for n in range(2)]
+    request_id = uuid4()
+    requested = [
+        RequestedRun(key=key, trigger=Trigger.MANUAL, request_id=request_id, payload=payload)
+        for key, payload in zip(keys, (own, None), strict=True)
+    ]
+    assert await world.history.request(world.caller, requested) == keys
+    assert await world.history.request(world.caller, requested) == keys
+    found = await world.timers.read_payloads([*keys, RunKey(uuid4(), 0)])
+    assert {key: bytes(payload) for key, payload in found.items()} == {keys[0]: bytes(own)}
+    assert await world.timers.read_payloads([]) == {}
 
 
 async def test_a_backfill_remembers_what_it_stands_for(world: World) -> None:

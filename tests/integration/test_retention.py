@@ -175,6 +175,18 @@ async def test_only_what_is_past_retention_is_dropped(
     assert await retention.drop_old_days(KEEP) == 0
 
 
+async def test_the_payload_of_a_run_goes_with_the_day_of_the_run(
+    retention: Retention, owner: Connection
+) -> None:
+    await make_old(owner, 88, 92)
+    await owner.execute(
+        "INSERT INTO payloads SELECT job_id, due_at, tenant_id, '{}' FROM runs ORDER BY due_at"
+    )
+    await retention.drop_old_days()
+    kept = await owner.fetch("SELECT job_id FROM payloads JOIN runs USING (job_id, due_at)")
+    assert len(kept) == await owner.fetchval("SELECT count(*) FROM payloads") == 1
+
+
 async def test_many_at_once_drop_each_day_once(retention: Retention, owner: Connection) -> None:
     await make_old(owner, *range(91, 99))
     dropped = await asyncio.gather(*(retention.drop_old_days(KEEP) for _ in range(3)))

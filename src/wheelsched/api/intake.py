@@ -179,7 +179,7 @@ def _unmasked(document: JobDocument, like: Job | None) -> JobDocument:
 def _judge_own(document: JobDocument, problems: ProblemList) -> dict[str, str]:
     """Judge what each document has for itself, and give its tags."""
     problems.note(check_name, document.name)
-    problems.note(_check_payload, document.payload)
+    problems.note(check_payload, document.payload)
     return problems.note(check_tags, document.tags) if document.tags else {}
 
 
@@ -189,7 +189,8 @@ def _is_same_schedule(job: Job, document: JobDocument) -> bool:
     return is_same_text and zone == zone_of(document)
 
 
-def _check_payload(payload: Raw) -> None:
+def check_payload(payload: Raw) -> None:
+    """Refuses a payload that is too large to be sent with every attempt."""
     size = memoryview(payload).nbytes
     if size > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(

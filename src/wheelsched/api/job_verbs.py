@@ -7,8 +7,12 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from wheelsched.api.answers import schedule_of
 from wheelsched.api.changes import look_and_change
+from wheelsched.api.intake import check_payload
 from wheelsched.api.jobs import acknowledged_answer, check_version, seen_version
 from wheelsched.api.operation import Answer, Call, NoQuery, Operation
 from wheelsched.core import request
@@ -20,7 +24,7 @@ from wheelsched.ports import Caller, HistoryStore, JobStore, RequestedRun
 from wheelsched.wire.instant import read_us
 from wheelsched.wire.job import JobAnswer
 from wheelsched.wire.jobs import ResumeFrom, ResumeRequest
-from wheelsched.wire.run import BackfillRequest, RequestedAnswer
+from wheelsched.wire.run import BackfillRequest, RequestedAnswer, TriggerRequest
 from wheelsched.wire.tenant import Scope
 
 LOOKED_AT: Final = 1_000  # runs since a pause began: those that it met armed come first
@@ -64,6 +68,8 @@ class JobVerbs:
                 summary="Run it now, beside its schedule",
                 scope=Scope.WRITE,
                 handle=self.trigger,
+                body=TriggerRequest,
+                is_body_optional=True,
                 answer=RequestedAnswer,
                 status=202,
             ),
@@ -85,9 +91,13 @@ class JobVerbs:
     async def resume(self, call: Call[NoQuery, ResumeRequest]) -> Answer:
         return await look_and_change(partial(self._resume, call), JobChanged)
 
-    async def trigger(self, call: Call[NoQuery, None]) -> Answer:
+    async def trigger(self, call: Call[NoQuery, TriggerRequest]) -> Answer:
+        payload = None if call.body.payload is UNSET else call.body.payload
+        if payload is not None:
+            check_payload(payload)
         job = await self._jobs.get(call.caller, call.job_id)
-        return await self._request(call, [request.trigger(job, call.now_us)])
+        run = request.trigger(job, call.now_us)
+        return await self._request(call, [replace(run, payload=payload)])
 
     async def backfill(self, call: Call[NoQuery, BackfillRequest]) -> Answer:
         job = await self._jobs.get(call.caller, call.job_id)
@@ -141,4 +151,5 @@ def _requested(run: Run, request_id: UUID | None) -> RequestedRun:
         trigger=run.trigger,
         backfill_of_us=run.backfill_of_us,
         request_id=request_id,
+        payload=run.payload,
     )

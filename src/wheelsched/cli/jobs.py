@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import typer
+from msgspec import UNSET
 
 from wheelsched.cli.apply import apply
 from wheelsched.cli.commands import AllOption, LimitOption, asks_api, group, lists_from_api
@@ -15,7 +16,7 @@ from wheelsched.cli.export import manifest_of, to_yaml
 from wheelsched.cli.fields import takes_fields, written_over
 from wheelsched.cli.manifest import read_one
 from wheelsched.cli.output import Output, first, record, rows, sentence, shown
-from wheelsched.cli.written import read_instant, read_tags
+from wheelsched.cli.written import read_instant, read_payload, read_tags
 from wheelsched.client import SyncClient
 from wheelsched.core.model import DRAFT_STATES, JobState
 from wheelsched.errors import NotFound
@@ -140,9 +141,16 @@ def resume(
 
 @app.command("trigger")
 @asks_api
-def trigger(client: SyncClient, job: JobArgument) -> Output:
+def trigger(
+    client: SyncClient,
+    job: JobArgument,
+    payload: Annotated[
+        str | None, typer.Option(help="JSON, or @FILE: sent in place of the job's payload.")
+    ] = None,
+) -> Output:
     """Run a job now, beside its schedule."""
-    requested = client.trigger_job(find(client, job).job_id)
+    own = UNSET if payload is None else read_payload(payload)
+    requested = client.trigger_job(find(client, job).job_id, own)
     return sentence(requested, f"run {requested.run_ids[0]}")
 
 

@@ -5,8 +5,10 @@ Invariant: nothing is sent here.
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
+
+from msgspec import UNSET
 
 from wheelsched.client.body import write_json
 from wheelsched.client.call import (
@@ -126,8 +128,9 @@ def resume_job(job_id: UUID, start: ResumeFrom) -> Call[JobAnswer]:
     return post(f"/jobs/{segment(job_id)}/resume", JobAnswer, ResumeRequest(start=start))
 
 
-def trigger_job(job_id: UUID) -> Call[RequestedAnswer]:
-    return post(f"/jobs/{segment(job_id)}/trigger", RequestedAnswer)
+def trigger_job(job_id: UUID, payload: Any) -> Call[RequestedAnswer]:
+    body = None if payload is UNSET else {"payload": payload}
+    return post(f"/jobs/{segment(job_id)}/trigger", RequestedAnswer, body)
 
 
 def backfill_job(

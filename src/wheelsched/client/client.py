@@ -8,8 +8,10 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from random import Random
-from typing import Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 from uuid import UUID
+
+from msgspec import UNSET
 
 from wheelsched.client import calls
 from wheelsched.client.calls import AnyJob
@@ -125,9 +127,9 @@ class Client(Closing):
         """Starts the schedule of a job again, from now or from where it was paused."""
         return await self._transport.send(calls.resume_job(job_id, start))
 
-    async def trigger_job(self, job_id: UUID) -> RequestedAnswer:
-        """Runs a job now, beside its schedule."""
-        return await self._transport.send(calls.trigger_job(job_id))
+    async def trigger_job(self, job_id: UUID, payload: Any = UNSET) -> RequestedAnswer:
+        """Runs a job now, beside its schedule; with a payload of its own, where one is given."""
+        return await self._transport.send(calls.trigger_job(job_id, payload))
 
     async def backfill_job(
         self, job_id: UUID, since: datetime, until: datetime, *, preview: bool = False

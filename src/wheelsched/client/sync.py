@@ -16,6 +16,8 @@ from datetime import datetime
 from typing import Any, Final, Self, TypeVar
 from uuid import UUID
 
+from msgspec import UNSET
+
 from wheelsched.client.calls import AnyJob
 from wheelsched.client.client import CHUNK, DEFAULT_URL, Client
 from wheelsched.client.fields import JobChanges
@@ -159,8 +161,8 @@ class SyncClient:
     def resume_job(self, job_id: UUID, start: ResumeFrom = ResumeFrom.NOW) -> JobAnswer:
         return self._run(lambda client: client.resume_job(job_id, start))
 
-    def trigger_job(self, job_id: UUID) -> RequestedAnswer:
-        return self._run(lambda client: client.trigger_job(job_id))
+    def trigger_job(self, job_id: UUID, payload: Any = UNSET) -> RequestedAnswer:
+        return self._run(lambda client: client.trigger_job(job_id, payload))
 
     def backfill_job(
         self, job_id: UUID, since: datetime, until: datetime, *, preview: bool = False

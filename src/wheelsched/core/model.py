@@ -183,6 +183,7 @@ class Run(Struct, frozen=True, kw_only=True, gc=False):
     missed_since_us: int | None = None  # the first of them; `due_us` is the last
     shard: UUID | None = None
     token: int | None = None  # of the latest attempt
+    payload: Raw | None = None  # of its own; read only where its request is made
 
     @property
     def key(self) -> RunKey:

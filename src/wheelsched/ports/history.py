@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from wheelsched.core.model import Attempt, Run, RunKey, RunState, Trigger
 from wheelsched.core.request import MAX_REQUESTED
@@ -19,12 +19,14 @@ class RequestedRun(Struct, frozen=True, kw_only=True):
     """A run that a person asks for.
 
     `request_id` is that of the request, where it may be sent again: it finds its runs by it.
+    `payload` is sent in the place of the job's.
     """
 
     key: RunKey
     trigger: Trigger
     backfill_of_us: int | None = None
     request_id: UUID | None = None
+    payload: Raw | None = None
 
 
 class DeadFilter(Struct, frozen=True, kw_only=True):

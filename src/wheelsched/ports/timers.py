@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Job, Lane, Run, RunKey
@@ -113,6 +113,9 @@ class TimerStore(Protocol):
 
     async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
         """The definitions of these jobs, without those that are gone."""
+
+    async def read_payloads(self, keys: Collection[RunKey]) -> dict[RunKey, Raw]:
+        """The payloads of those of the runs that have one of their own."""
 
     async def arm(self, lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
         """Moves the timers and writes the runs, and gives the runs that were *not* won.

@@ -355,7 +355,7 @@ class Arm:
         self, claims: Sequence[ClaimedRetry], given_up: Collection[RunKey]
     ) -> None:
         sent = Claims(self._context)
-        runs = await sent.arm_retries(claims)
+        runs = await self._preparation.with_payloads(await sent.arm_retries(claims))
         won = {run.key for run in runs}
         lost = {claim.key for claim in claims} - won - sent.refused
         for job_id in {key.job_id for key in lost}:

@@ -1,22 +1,28 @@
 """Under arm and sweep: from a claimed run and its job to a request that waits for its time.
 
-Invariant: the request of an attempt depends on the run's key, the attempt, the token and the job's
-definition alone, so that a second preparation replaces the first.
+Invariant: the request of an attempt depends on the run's key and own payload, the attempt, the
+token and the job's definition alone, so that a second preparation replaces the first.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
+from typing import TypeVar
 from uuid import UUID
+
+from msgspec import Raw
+from msgspec.structs import replace
 
 from wheelsched.core.compile import compile_schedule
 from wheelsched.core.idempotency import compile_template
-from wheelsched.core.model import Job, Lane, Run, RunState, Trigger
+from wheelsched.core.model import Job, Lane, Run, RunKey, RunState, Trigger
 from wheelsched.ports import Callback, Dispatcher, Tenant
 from wheelsched.shard.armed import ArmedRun, rules_of
 from wheelsched.shard.context import Context
 from wheelsched.shard.reports import Ruling, unprepared
 
 READ_AT_ONCE = 60
+
+Id = TypeVar("Id", UUID, RunKey)
 
 
 class Preparation:
@@ -38,6 +44,18 @@ class Preparation:
             )
         await self._read_tenants({job.tenant_id for job in jobs} - self._tenants.keys())
         return jobs
+
+    async def with_payloads(self, runs: Sequence[Run]) -> list[Run]:
+        """Runs with the payloads that they were triggered with; all others have their job's."""
+        manual = [run.key for run in runs if run.trigger is Trigger.MANUAL]
+        payloads: dict[RunKey, Raw] = {}
+        for part in _in_parts(manual):
+            payloads |= await self._context.patience.insist(
+                "payload.read", partial(self._context.stores.timers.read_payloads, part)
+            )
+        return [
+            replace(run, payload=payloads[run.key]) if run.key in payloads else run for run in runs
+        ]
 
     async def refresh(self) -> None:
         """Reads the tenants again: weights and secrets change."""
@@ -68,7 +86,7 @@ class Preparation:
         callback = Callback(
             key=run.key,
             job_name=job.name,
-            payload=bytes(job.payload),
+            payload=bytes(job.payload if run.payload is None else run.payload),
             secrets=tenant.secrets if tenant else (),
             scheduled_us=run.scheduled_us,
             send_at_us=fire_at_us,
@@ -109,9 +127,9 @@ def _meant_us(job: Job, run: Run) -> int:
     return run.due_us + schedule.jitter_us(run.due_us)
 
 
-def _in_parts(job_ids: Collection[UUID]) -> Iterator[Sequence[UUID]]:
+def _in_parts(ids: Collection[Id]) -> Iterator[Sequence[Id]]:
     """A part in each turn of the loop: to decode a definition takes as long as to send a run."""
-    wanted = list(job_ids)
+    wanted = list(ids)
     for start in range(0, len(wanted), READ_AT_ONCE):
         yield wanted[start : start + READ_AT_ONCE]
 

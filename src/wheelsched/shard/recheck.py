@@ -227,12 +227,13 @@ class Recheck:
             self._retries.put(Retry(run.key, run.retry_at_us))
 
     async def _make_anew(self, edited: Sequence[ArmedRun], found: dict[RunKey, Checked]) -> None:
+        olds = await self._preparation.with_payloads([found[run.key].run for run in edited])
         jobs = await self._preparation.read_jobs({run.key.job_id for run in edited})
         by_id = {job.job_id: job for job in jobs}
-        async for portion in in_portions(self._context.clock, edited, TURN):
-            for run in portion:
+        async for portion in in_portions(self._context.clock, zip(edited, olds, strict=True), TURN):
+            for run, old in portion:
                 if not run.is_withdrawn and run.started_us is None:
-                    self._make_one_anew(run, by_id.get(run.key.job_id), found[run.key].run)
+                    self._make_one_anew(run, by_id.get(run.key.job_id), old)
 
     def _make_one_anew(self, run: ArmedRun, job: Job | None, old: Run) -> None:
         if job is None:

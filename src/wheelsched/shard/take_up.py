@@ -230,8 +230,12 @@ class TakeUp:
             if run.job_id == later.job_id and 0 < later.due_us - run.due_us <= SOON_US
         }
         now_us = self._context.clock.now_us()
+        runs = await self._preparation.with_payloads([run for _, run in won])
         prepared: list[ArmedRun | Ruling] = []
-        async for portion in in_portions(self._context.clock, won, TURN):
+        jobs = [job for job, _ in won]
+        async for portion in in_portions(
+            self._context.clock, list(zip(jobs, runs, strict=True)), TURN
+        ):
             for job, run in portion:
                 made = self._prepare_one(job, run, tokens[run.key], now_us)
                 if isinstance(made, ArmedRun):

@@ -44,6 +44,10 @@ async def request_runs(
             [run.backfill_of_us for run in runs],
             request_id,
         )
+        for run, each_us in zip(runs, due_us, strict=True):
+            if run.payload is not None:
+                payload = bytes(run.payload)
+                await connection.execute(QUERIES["add_payload"], job_id, each_us, payload)
         keys = [RunKey(job_id, each_us) for each_us in due_us]
         await note(connection, caller.tenant_id, caller.actor, asked("request", keys))
     return keys

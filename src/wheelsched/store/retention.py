@@ -68,6 +68,7 @@ class Retention:
             await connection.execute(QUERIES["forget_answers"])
             await _in_pages(connection, QUERIES["forget_dead"], settings.dead_days)
             await _in_pages(connection, QUERIES["forget_refused"], settings.finished_days)
+            await connection.execute(QUERIES["forget_payloads"])
         return dropped
 
     @asynccontextmanager

@@ -12,6 +12,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 import structlog
+from msgspec import Raw
 
 from wheelsched.core.misfire import Skip
 from wheelsched.core.model import DRAFT_STATES, Job, Lane, Run, RunKey, SkipReason
@@ -80,6 +81,14 @@ class PostgresTimers:
     async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
         rows = await self._database.fetch(QUERIES["read_jobs"], list(job_ids))
         return [job for job in map(_read_job, rows) if job is not None]
+
+    async def read_payloads(self, keys: Collection[RunKey]) -> dict[RunKey, Raw]:
+        rows = await self._database.fetch(
+            QUERIES["read_payloads"],
+            [key.job_id for key in keys],
+            [key.due_us for key in keys],
+        )
+        return {RunKey(row["job_id"], row["due_at"]): Raw(row["payload"]) for row in rows}
 
     async def arm(self, lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
         assert len({claim.job_id for claim in claims}) == len(claims), "a job is claimed twice"

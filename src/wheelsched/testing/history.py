@@ -104,6 +104,8 @@ class MemoryHistory:
             )
             self._tables.write_run(run)
             self._tables.runs[run.key].request_id = request_id
+            if requested.payload is not None:
+                self._tables.payloads[run.key] = requested.payload
             self._wait(self._tables.runs[run.key])
         keys = [RunKey(job_id, each_us) for each_us in due_us]
         self._note(caller, "request", set(keys))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import count
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from wheelsched.core.audit import Entry
 from wheelsched.core.duration import MINUTE, SECOND
@@ -91,6 +91,7 @@ class MemoryTables:
         self.names: dict[tuple[UUID, str], UUID] = {}  # of those that are not finished
         self.timers: dict[UUID, TimerRow] = {}
         self.runs: dict[RunKey, RunRow] = {}
+        self.payloads: dict[RunKey, Raw] = {}
         self.attempts: dict[tuple[RunKey, int], Attempt] = {}
         self.stale: set[tuple[RunKey, int]] = set()
         self.retries: dict[RunKey, int | None] = {}

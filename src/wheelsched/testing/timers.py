@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
 from uuid import UUID
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from wheelsched.core.model import Job, JobState, Run, RunKey, RunState, SkipReason
@@ -79,6 +80,10 @@ class MemoryTimers:
 
     async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
         return [self._tables.jobs[job_id] for job_id in job_ids if job_id in self._tables.jobs]
+
+    async def read_payloads(self, keys: Collection[RunKey]) -> dict[RunKey, Raw]:
+        payloads = self._tables.payloads
+        return {key: payloads[key] for key in keys if key in payloads}
 
     async def arm(self, lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
         assert len({claim.job_id for claim in claims}) == len(claims), "a job is claimed twice"

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated, Final
 from uuid import UUID
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from wheelsched.core.model import RunState, SkipReason, Trigger
 from wheelsched.core.outcome import MAX_ERROR_LENGTH
@@ -105,6 +105,14 @@ class RequestedAnswer(Struct, frozen=True, kw_only=True):
     count: int
     run_ids: list[str]
     preview: bool = False
+
+
+class TriggerRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Run a job now, with its own payload or with this one."""
+
+    payload: Annotated[
+        Raw | UnsetType, Meta(description="any JSON, sent byte for byte in place of the job's")
+    ] = UNSET
 
 
 class BackfillRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

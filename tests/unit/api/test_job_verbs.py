@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.api import Api
 
-from wheelsched.core.model import RunState, SkipReason
+from wheelsched.core.model import RunState, SkipReason, parse_run_id
 from wheelsched.testing import MemoryStore
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -198,3 +198,26 @@ async def test_backfills_that_cannot_be_meant(
     job = await api.create(schedule="* * * * *")
     refused = await api.post(f"/jobs/{job['job_id']}/backfill", asked)
     assert (refused.status, refused.pointers) == (422, [pointer])
+
+
+async def test_a_run_is_triggered_with_a_payload_of_its_own(api: Api) -> None:
+    job = await api.create(payload="job")
+    path = f"/jobs/{job['job_id']}/trigger"
+    bodies = [b'{"payload": { "a" : 1 }}', b'{"payload": null}', b"{}", b""]
+    payloads = []
+    for body in bodies:
+        answer = await api.post(path, body or None)
+        assert answer.status == 202
+        key = parse_run_id(answer.body["run_ids"][0])
+        found = await api.shard.timers.read_payloads([key])
+        payloads.append(bytes(found[key]) if key in found else None)
+    assert payloads == [b'{ "a" : 1 }', b"null", None, None]
+
+
+async def test_a_payload_of_a_trigger_has_the_bounds_of_a_jobs(api: Api) -> None:
+    job = await api.create()
+    path = f"/jobs/{job['job_id']}/trigger"
+    large = await api.post(path, {"payload": "x" * 262_143})
+    assert (large.status, large.pointers) == (422, ["/payload"])
+    assert (await api.post(path, {"payloads": 1})).pointers == ["/payloads"]
+    assert (await api.get(f"/jobs/{job['job_id']}/runs")).body["items"] == []

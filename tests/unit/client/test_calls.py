@@ -110,7 +110,12 @@ CASES = {
         JOB,
         {"from": "paused_at"},
     ),
-    "trigger_job": Case(lambda c: c.trigger_job(JOB_ID), f"POST {JOB_PATH}/trigger", REQUESTED),
+    "trigger_job": Case(
+        lambda c: c.trigger_job(JOB_ID, {"a": None}),
+        f"POST {JOB_PATH}/trigger",
+        REQUESTED,
+        {"payload": {"a": None}},
+    ),
     "backfill_job": Case(
         lambda c: c.backfill_job(JOB_ID, AT, AT, preview=True),
         f"POST {JOB_PATH}/backfill",

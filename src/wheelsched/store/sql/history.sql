@@ -164,6 +164,9 @@ WITH added AS (
 )
 SELECT pg_notify('wheelsched', partition || ' ' || job_id) FROM added LIMIT 1;
 
+-- name: add_payload
+INSERT INTO payloads (job_id, due_at, tenant_id, payload) VALUES ($1, $2, current_tenant(), $3);
+
 -- name: cancel_run
 WITH before AS (
     SELECT state, due_at > clock_timestamp() + interval '1 second' AS is_early

@@ -131,6 +131,15 @@ WITH past AS MATERIALIZED (
 )
 SELECT count(*) FROM past;
 
+-- name: forget_payloads
+-- Those of runs that are gone with their day, and not kept beyond it.
+DELETE FROM payloads
+WHERE due_at < (SELECT min(day)::timestamp AT TIME ZONE 'UTC' FROM days)
+  AND NOT EXISTS (
+      SELECT FROM kept_runs
+      WHERE kept_runs.job_id = payloads.job_id AND kept_runs.due_at = payloads.due_at
+  );
+
 -- name: lock_finished
 -- Jobs that finished long ago, in pages. Who asks for a run of one holds a lock that is passed by.
 SELECT job_id, updated_at FROM jobs

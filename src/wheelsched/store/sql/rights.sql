@@ -36,28 +36,30 @@ ORDER BY turn, statement;
 -- where nothing is missing. What a migration grants is named here too; a test compares the two.
 WITH on_tables (role_name, privilege, tables) AS (VALUES
     ('wheelsched_shard', 'SELECT', 'migrations settings tenants jobs job_counts timers runs '
-        'attempts retries dead shards partitions days unplanned'),
+        'attempts retries dead payloads shards partitions days unplanned'),
     ('wheelsched_shard', 'INSERT', 'job_counts timers runs attempts retries dead shards'),
     ('wheelsched_shard', 'UPDATE', 'job_counts timers runs retries shards partitions'),
     ('wheelsched_shard', 'DELETE', 'timers retries shards unplanned'),
     ('wheelsched_api', 'SELECT', 'migrations settings tenants tokens jobs job_counts timers runs '
-        'attempts retries dead kept_runs kept_attempts shards partitions days audit idempotency'),
+        'attempts retries dead kept_runs kept_attempts payloads shards partitions days audit '
+        'idempotency'),
     ('wheelsched_api', 'INSERT', 'tenants tokens jobs job_counts timers runs attempts retries dead '
-        'audit idempotency'),
+        'payloads audit idempotency'),
     ('wheelsched_api', 'UPDATE', 'tenants tokens jobs job_counts timers runs retries idempotency'),
     ('wheelsched_api', 'DELETE', 'jobs timers retries dead kept_runs kept_attempts idempotency')
 ), on_columns (role_name, privilege, table_name, columns) AS (VALUES
     ('wheelsched_shard', 'UPDATE', 'jobs',
         'state paused_at updated_at version definition tags error')
 ), on_functions (role_name, functions) AS (VALUES
-    ('wheelsched_shard', 'make_days'),
-    ('wheelsched_api', 'make_days find_token register_jobs start_timers'),
+    ('wheelsched_shard', 'make_days oldest_unarmed'),
+    ('wheelsched_api', 'make_days find_token register_jobs start_timers '
+        'count_waiting oldest_unarmed'),
     ('public', 'schedule schedule_at cancel current_tenant is_operator')
 ), policies (policy, role_name, command, condition, tables) AS (VALUES
     ('shard', 'wheelsched_shard', 'ALL', 'true', 'tenants tokens jobs job_counts timers runs '
-        'attempts retries dead audit unplanned'),
+        'attempts retries dead payloads audit unplanned'),
     ('tenant', 'wheelsched_api', 'ALL', 'tenant_id = current_tenant()', 'jobs job_counts runs '
-        'attempts retries dead kept_runs kept_attempts audit idempotency'),
+        'attempts retries dead kept_runs kept_attempts payloads audit idempotency'),
     ('tenant', 'wheelsched_api', 'SELECT', 'tenant_id = current_tenant()', 'tenants'),
     ('tenant', 'wheelsched_api', 'ALL',
         'EXISTS (SELECT FROM jobs WHERE jobs.job_id = timers.job_id)', 'timers'),

@@ -28,6 +28,11 @@ SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, up
 FROM jobs
 WHERE job_id = ANY ($1::uuid[]);
 
+-- name: read_payloads
+SELECT job_id, due_at, payload
+FROM unnest($1::uuid[], $2::timestamptz[]) AS given (job_id, due_at)
+JOIN payloads USING (job_id, due_at);
+
 -- name: arm
 -- The claims whose only run is that of their own due time, in the lane on time: nearly all. The
 -- fence comes first; without it no timer is moved. The answer is short: who won is listed only if
