@@ -43,9 +43,9 @@ class RunningStack(Struct, frozen=True, kw_only=True):
         """The lines that a command shows on a terminal of that width."""
         return run_on_terminal(*arguments, width=width, environment={"WHEELSCHED_URL": self.url})
 
-    def read(self, *arguments: str) -> Any:
+    def read(self, *arguments: str, stdin: str = "") -> Any:
         """What a command prints as JSON."""
-        return msgspec.json.decode(self.run(*arguments, "--json"))
+        return msgspec.json.decode(self.run(*arguments, "--json", stdin=stdin))
 
 
 def run_on_terminal(*arguments: str, width: int, environment: dict[str, str]) -> list[str]:

@@ -82,6 +82,50 @@ def test_a_run_is_triggered_and_its_history_is_shown(stack: RunningStack, job: s
     assert stack.read("dead", "redrive", "--job", job, "--rate", "10")["count"] == 1
 
 
+def test_runs_are_listed_across_jobs_by_state_and_time(stack: RunningStack, job: str) -> None:
+    stack.run("job", "update", job, "--max-attempts", "1", "--backoff", "fixed")
+    (run_id,) = stack.read("job", "trigger", job, "--payload", '{"of": 1}')["run_ids"]
+    while stack.read("run", "get", run_id)["state"] != "dead":
+        pass
+    listed = stack.read("run", "list", "--state", "dead", "--since", "1h", "--until", "in 1m")
+    assert (run_id, job) in [(each["run_id"], each["job_name"]) for each in listed]
+    assert stack.read("run", "list", job, "--state", "succeeded", "--since", "1h ago") == []
+    assert job in stack.run("run", "list", "--state", "dead", "--until", "now", "--local")
+    assert job in stack.run("dead", "list", "--job", job)
+    assert "dead list --since 1d" in stack.run("doctor")
+    assert "longer than 7 days" in stack.run("run", "list", "--since", "8d", code=2)
+
+
+def test_a_list_that_is_cut_says_so(stack: RunningStack) -> None:
+    for number in range(3):
+        stack.run("job", "create", f"cut-{number}", *WEEKLY, "--tag", "cut:yes")
+    listing = ("job", "list", "--tag", "cut=yes")
+    assert "showing 2 of more" in stack.run(*listing, "--limit", "2")
+    assert "of more" not in stack.run(*listing, "--limit", "3")
+    assert len(stack.read(*listing, "--limit", "1", "--all")) == 3
+    assert "needs a terminal" in stack.run(*listing, "--watch", code=2)
+
+
+def test_a_job_is_explained(stack: RunningStack, job: str) -> None:
+    due = stack.read("job", "next", job, "--count", "1")["items"][0]["utc"]
+    explained = stack.read("job", "explain", job, "--at", due)
+    assert (explained["verdict"], explained["at"]) == ("not_yet", due)
+    assert "not_registered" in stack.run("job", "explain", job)  # its latest due time
+    assert "not a time" in stack.run("job", "explain", job, "--at", "noon", code=2)
+
+
+def test_what_is_exported_is_applied_without_a_change(stack: RunningStack, job: str) -> None:
+    stack.run("job", "update", job, "--payload", '{"a": "010"}', "--backoff-max", "9m")
+    for options in ((), ("--json",)):
+        exported = stack.run("job", "export", job, *options)
+        (step,) = stack.read("job", "apply", "-f", "-", stdin=exported)["steps"]
+        assert (step["name"], step["action"]) == (job, "keep")
+
+
+def test_the_version_is_shown() -> None:
+    assert run("--version").startswith("wheelsched ")
+
+
 def test_a_backfill_is_counted_first(stack: RunningStack, job: str) -> None:
     counted = stack.read(
         *("job", "backfill", job, "--preview"),

@@ -85,13 +85,14 @@ def show(output: Output, *, as_json: bool) -> None:
         err().print(printable(note), style="dim")
 
 
-def watch(read: Callable[[], Output], interval_s: float) -> None:
+def watch(read: Callable[[], Output], interval_s: float, console: Console | None = None) -> None:
     """Shows what a command finds again and again, until Ctrl-C.
 
     An API that is away for a while is waited for, once it has answered.
     """
     ended = Event()
-    with suppress(KeyboardInterrupt), Live(console=out(), screen=True, auto_refresh=False) as live:
+    screen = Live(console=console or out(), screen=True, auto_refresh=False)
+    with suppress(KeyboardInterrupt), screen as live:
         shown = read()
         while True:
             hint = Text(f"every {interval_s:g} s; Ctrl-C ends", style="dim")

@@ -3,6 +3,7 @@
 Invariant: a run is named by its run id, a job by its id or its name.
 """
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -42,6 +43,7 @@ def list_runs(
     """List runs, latest first: of the last hour, or all of a job."""
     found = None if job is None else find(client, job)
     start, end = read_optional_instant(since), read_optional_instant(until)
+    runs: Iterator[RunAnswer]
     if found is not None and state is None and start is None and end is None:
         runs = (replace(run, job_name=found.name) for run in client.list_runs(found.job_id))
     else:
@@ -112,11 +114,11 @@ def _shown(run: RunAnswer) -> Output:
             "shard": run.shard,
             "token": run.token,
         }
-        | {f"attempt {attempt.attempt}": _words_of(attempt, run) for attempt in run.attempts or ()},
+        | {f"attempt {attempt.attempt}": words_of(attempt, run) for attempt in run.attempts or ()},
     )
 
 
-def _words_of(attempt: AttemptAnswer, run: RunAnswer) -> str:
+def words_of(attempt: AttemptAnswer, run: RunAnswer) -> str:
     """How an attempt ended. A long run is completed by a report, which has no HTTP status."""
     if attempt.finished_at is None:
         return "unfinished"

@@ -36,6 +36,8 @@ INTEGERS: Final = range(-(2**63), 2**64)  # those that every part of wheelsched 
 
 MAX_ALIASED: Final = 4_000_000  # ten thousand jobs that share 400 characters
 MAX_DEPTH: Final = strict.MAX_DEPTH + 3  # a job, in a list, under a key
+TOO_LONG: Final = f"the aliases of this file expand to more than {MAX_ALIASED:,} characters"
+TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
 
 FRACTION: Final = (
     r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
@@ -85,8 +87,7 @@ def _parts(part: Any) -> list[Any]:
     if isinstance(part, Placed) and isinstance(part.get("jobs"), list):
         for name in part:
             if name != "jobs":
-                place = yaml.Mark("<file>", 0, part.lines[name] - 1, 0, None, None)
-                raise ComposerError(None, None, f"there is no field {name!r} beside jobs", place)
+                raise yaml.YAMLError(f"no field {name!r} beside jobs: see line {part.lines[name]}")
         part = part["jobs"]
     return part if isinstance(part, list) else [part]
 
@@ -109,15 +110,15 @@ class Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
         """A node, or the one that an alias stands for."""
-        event = self.peek_event()
+        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise _too_deep(event.start_mark)
+            raise _refused(TOO_DEEP, event)
         node: yaml.Node | None = super().compose_node(parent, index)
         if node is not None:
             extent = self._extent_of(node, event)
             if self._depth - 1 + extent.height > MAX_DEPTH:
-                raise _too_deep(event.start_mark)
+                raise _refused(TOO_DEEP, event)
         self._depth -= 1
         return node
 
@@ -126,16 +127,11 @@ class Loader(yaml.SafeLoader):
             self._extents[node] = extent = self._measure(node)
             return extent
         if node not in self._extents:
-            raise ComposerError(None, None, f"{event.anchor!r} contains itself", event.start_mark)
+            raise _refused(f"{event.anchor!r} contains itself", event)
         extent = self._extents[node]
         self._aliased += extent.size
         if self._aliased > MAX_ALIASED:
-            raise ComposerError(
-                None,
-                None,
-                f"the aliases of this file expand to more than {MAX_ALIASED:,} characters",
-                event.start_mark,
-            )
+            raise _refused(TOO_LONG, event)
         return extent
 
     def _measure(self, node: yaml.Node) -> Extent:
@@ -157,11 +153,9 @@ class Loader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise ComposerError(None, None, "a key is text", key.start_mark)
+                raise _refused("a key is text", key)
             if key.value in seen:
-                raise ComposerError(
-                    None, None, f"the key {key.value!r} is there twice", key.start_mark
-                )
+                raise _refused(f"the key {key.value!r} is there twice", key)
             seen.add(key.value)
         return node
 
@@ -209,8 +203,8 @@ def _read_float(loader: Loader, node: yaml.ScalarNode) -> float:
     return number
 
 
-def _too_deep(mark: yaml.Mark) -> ComposerError:
-    return ComposerError(None, None, f"nested deeper than {MAX_DEPTH} levels", mark)
+def _refused(why: str, place: Any) -> ComposerError:
+    return ComposerError(None, None, why, place.start_mark)
 
 
 def _unusable(node: yaml.ScalarNode, why: str) -> ConstructorError:

@@ -30,15 +30,16 @@ async def list_latest(
 ) -> RunsFound:
     """Part of the list: from the index that reads least for what is wanted."""
     begin = rest or RunKey(NO_JOB, wanted.until_us)
+    since_us, state = wanted.since_us, wanted.state
     if wanted.job_id is not None:
-        arguments = (wanted.job_id, wanted.since_us, begin.due_us, wanted.state)
-        runs = await _fetch(connection, "list_latest_of_job", *arguments, limit)
-    elif wanted.state is RunState.DEAD:
-        arguments = (wanted.since_us, begin.due_us, begin.job_id)
-        runs = await _fetch(connection, "list_latest_dead", *arguments, limit)
-    elif wanted.state in IN_RETRIES:
-        arguments = (wanted.since_us, begin.due_us, begin.job_id, wanted.state)
-        runs = await _fetch(connection, "list_latest_live", *arguments, limit)
+        of_job = (wanted.job_id, since_us, begin.due_us, state, limit)
+        runs = await _fetch(connection, "list_latest_of_job", *of_job)
+    elif state is RunState.DEAD:
+        window = (since_us, begin.due_us, begin.job_id)
+        runs = await _fetch(connection, "list_latest_dead", *window, limit)
+    elif state in IN_RETRIES:
+        window = (since_us, begin.due_us, begin.job_id)
+        runs = await _fetch(connection, "list_latest_live", *window, state, limit)
     else:
         return await Slices(connection, wanted, limit).read(begin)
     return RunsFound(runs, runs[-1].key if len(runs) == limit else None)

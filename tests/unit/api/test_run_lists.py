@@ -20,9 +20,9 @@ async def triggered(api: Api, names: str) -> dict[str, str]:
     return runs
 
 
-async def listed(api: Api, query: str = "") -> list[tuple[str, str]]:
+async def listed(api: Api, query: str = "") -> list[tuple[str | None, str]]:
     """The names and the run ids of all pages."""
-    found: list[tuple[str, str]] = []
+    found: list[tuple[str | None, str]] = []
     cursor = ""
     while True:
         page = await api.get(f"/runs?limit=2{query}{cursor}")

@@ -106,7 +106,7 @@ def test_open_breakers_are_told() -> None:
         {"job_id": "1", "kind": "answer"},
     ]
     answer = ShardsAnswer(
-        items=[WithBreakers(**(fields | {"breakers": opened}))],  # type: ignore[arg-type]
+        items=[WithBreakers(**(fields | {"breakers": opened}))],
         free_partitions=[],
     )
     finding = judge_breakers(answer)

@@ -54,7 +54,7 @@ async def test_what_is_exported_is_applied_without_a_change(api: Api, tmp_path: 
     def check() -> None:
         with SyncClient(api.url, api.token) as client:
             client.create_job(JOB)  # type: ignore[arg-type]
-            client.create_job(FULL | {"name": "full"})  # type: ignore[typeddict-item]
+            client.create_job(FULL | {"name": "full"})  # type: ignore[arg-type]
             manifest = manifest_of(client.list_jobs())
             assert manifest["jobs"] == [JOB, FULL | {"name": "full"}]
             for name, text in (

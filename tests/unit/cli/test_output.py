@@ -1,6 +1,7 @@
 """Tables that fit, and text that cannot harm a terminal."""
 
 import json
+import time
 from datetime import UTC, datetime
 from io import StringIO
 from operator import itemgetter
@@ -12,8 +13,20 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from wheelsched.cli.commands import tell
-from wheelsched.cli.output import cell, record, rows, sentence, show, shown
+from wheelsched.cli.output import (
+    Output,
+    cell,
+    first,
+    record,
+    rows,
+    sentence,
+    show,
+    shown,
+    times_shown,
+    watch,
+)
 from wheelsched.client.problems import read_problem
+from wheelsched.errors import ApiUnavailable
 
 
 def drawn(output: object, width: int) -> str:
@@ -68,6 +81,59 @@ def test_nothing_is_a_dash() -> None:
 def test_an_instant_shows_its_milliseconds_only_when_it_has_some() -> None:
     assert shown(datetime(2026, 3, 8, 9, tzinfo=UTC)) == "2026-03-08 09:00:00Z"
     assert shown(datetime(2026, 3, 8, 9, 0, 0, 7_000, tzinfo=UTC)) == "2026-03-08 09:00:00.007Z"
+
+
+def test_times_are_shown_in_the_zone_of_the_machine_where_that_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        noon = datetime(2026, 3, 8, 12, tzinfo=UTC)
+        with times_shown(is_local=True):
+            assert cell(noon).plain == "2026-03-08 17:30:00+05:30"
+        assert cell(noon).plain == "2026-03-08 12:00:00Z"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(("limit", "is_cut"), [(2, True), (3, False), (4, False), (None, False)])
+def test_a_list_that_is_cut_says_so(
+    capsys: pytest.CaptureFixture[str], limit: int | None, is_cut: bool
+) -> None:
+    items, notes = first(iter("abc"), limit)
+    show(rows(items, {"name": str}, notes), as_json=True)
+    said = capsys.readouterr()
+    assert json.loads(said.out) == list("abc")[:limit]
+    assert ("showing 2 of more; raise --limit, or use --all" in said.err) == is_cut
+
+
+def test_a_list_is_watched_until_it_is_interrupted() -> None:
+    """An API that is away meanwhile is waited for."""
+    looks: list[Output | BaseException] = [
+        *(sentence(None, "first"), ApiUnavailable("away"), sentence(None, "second")),
+        KeyboardInterrupt(),
+    ]
+
+    def read() -> Output:
+        look = looks.pop(0)
+        if isinstance(look, BaseException):
+            raise look
+        return look
+
+    drawing = StringIO()
+    watch(read, 0.001, Console(width=40, file=drawing, force_terminal=True))
+    assert looks == []
+    assert all(word in drawing.getvalue() for word in ("first", "away", "second"))
+
+
+def test_the_first_look_of_a_watch_fails_as_any_other_command() -> None:
+    def read() -> Output:
+        raise ApiUnavailable("away")
+
+    with pytest.raises(ApiUnavailable):
+        watch(read, 0.001)
 
 
 def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
