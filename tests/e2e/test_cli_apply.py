@@ -54,7 +54,7 @@ def test_a_file_is_applied_until_nothing_differs(stack: RunningStack, tmp_path: 
     ("text", "says"),
     [
         ("- name: a\n  schedule: '@daily'\n  targt: {}\n", "job 'a': /targt"),
-        ("- [", "no YAML"),
+        ("- [", "cannot be used"),
         (FILE + FILE, "there twice"),
         ("- name: a\n  schedule: '@daily'\n  target: {url: 'http://10.0.0.1/'}", "/target/url"),
     ],
@@ -99,7 +99,8 @@ def test_a_file_is_judged_before_anything_is_written(stack: RunningStack) -> Non
         for more in (("--dry-run",), ()):
             said = stack.run(*apply, *more, code=2, stdin=file)
             assert says in said
-            assert "job 'old' of the file; nothing was done" in said
+            assert "nothing was changed" in said
+            assert "stdin:15: job 'old': /" in said
     assert names_from_steps(stack) == {"old", "other"}
     assert stack.read("job", "get", "other")["timeout"] == "2m"
     stack.run(*apply, "--prune", "--tag", "from=steps", "--allow-empty", stdin="")

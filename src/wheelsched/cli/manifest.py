@@ -86,7 +86,7 @@ def read_entries(path: str) -> list[Entry]:
     entries: list[Entry] = []
     names: set[str] = set()
     for number, tree in enumerate(read_trees(path), 1):
-        entry = Entry(path=path, number=number, tree=tree)
+        entry = Entry(path="stdin" if path == "-" else path, number=number, tree=tree)
         try:
             document = read_strictly(msgspec.json.encode(tree), DOCUMENT)
         except InvalidDocument as error:
