@@ -33,13 +33,13 @@ async def list_latest(
     since_us, state = wanted.since_us, wanted.state
     if wanted.job_id is not None:
         of_job = (wanted.job_id, since_us, begin.due_us, state, limit)
-        runs = await _fetch(connection, "list_latest_of_job", *of_job)
+        runs = await _fetch(connection, QUERIES["list_latest_of_job"], *of_job)
     elif state is RunState.DEAD:
         window = (since_us, begin.due_us, begin.job_id)
-        runs = await _fetch(connection, "list_latest_dead", *window, limit)
+        runs = await _fetch(connection, QUERIES["list_latest_dead"], *window, limit)
     elif state in IN_RETRIES:
         window = (since_us, begin.due_us, begin.job_id)
-        runs = await _fetch(connection, "list_latest_live", *window, state, limit)
+        runs = await _fetch(connection, QUERIES["list_latest_live"], *window, state, limit)
     else:
         return await Slices(connection, wanted, limit).read(begin)
     return RunsFound(runs, runs[-1].key if len(runs) == limit else None)
@@ -75,7 +75,9 @@ class Slices:
         """Reads a slice as far as the page goes, and gives how far that is."""
         left = self._limit - len(self._runs)
         state = self._wanted.state
-        found = await _fetch(self._connection, "list_latest", start_us, end_us, state, left)
+        found = await _fetch(
+            self._connection, QUERIES["list_latest"], start_us, end_us, state, left
+        )
         if len(found) < left:
             self._runs += sorted(found, key=_place)
             return start_us
@@ -90,7 +92,7 @@ class Slices:
         left = self._limit - len(self._runs)
         self._runs += await _fetch(
             self._connection,
-            "list_instant",
+            QUERIES["list_instant"],
             *(after.due_us, partition, after.job_id, self._wanted.state, left),
         )
 
@@ -100,5 +102,5 @@ def _place(run: Run) -> tuple[int, int, bytes]:
     return -run.due_us, partition_of(run.job_id), run.job_id.bytes
 
 
-async def _fetch(connection: Connection, name: str, *arguments: object) -> list[Run]:
-    return [decode_run(row) for row in await connection.fetch(QUERIES[name], *arguments)]
+async def _fetch(connection: Connection, query: str, *arguments: object) -> list[Run]:
+    return [decode_run(row) for row in await connection.fetch(query, *arguments)]

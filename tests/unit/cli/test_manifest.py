@@ -175,7 +175,7 @@ def test_a_list_of_jobs_may_stand_under_a_key(tmp_path: Path) -> None:
     )
     assert [each.name for each in read_documents(str(file))] == ["a", "b", "c"]
     file.write_text("jobs: []\nversion: 1\n")
-    with pytest.raises(typer.BadParameter, match="no field .version. beside jobs: see line 2"):
+    with pytest.raises(typer.BadParameter, match="no field 'version' beside jobs: see line 2"):
         read_entries(str(file))
 
 
