@@ -182,7 +182,7 @@ async def test_the_payload_of_a_run_goes_with_the_day_of_the_run(
     await owner.execute(
         "INSERT INTO payloads SELECT job_id, due_at, tenant_id, '{}' FROM runs ORDER BY due_at"
     )
-    await retention.drop_old_days()
+    await retention.drop_old_days(KEEP)
     kept = await owner.fetch("SELECT job_id FROM payloads JOIN runs USING (job_id, due_at)")
     assert len(kept) == await owner.fetchval("SELECT count(*) FROM payloads") == 1
 

@@ -8,10 +8,9 @@ import shutil
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
-import msgspec
 import typer
 from rich.table import Table
 from rich.text import Text
@@ -25,8 +24,8 @@ from wheelsched.client import ClientConfig, SyncClient
 from wheelsched.client.client import DEFAULT_URL
 from wheelsched.daemon.checkup import Finding, Verdict, check_database
 from wheelsched.errors import ApiError, NotAllowed
-from wheelsched.store.account import data_home
-from wheelsched.wire.shard import ShardAnswer, ShardsAnswer
+from wheelsched.store.account import data_home, server_account
+from wheelsched.wire.shard import ShardsAnswer
 
 QUICK = ClientConfig(max_attempts=1, timeout_ms=5_000)
 LITTLE_BYTES = 5 << 30
@@ -127,31 +126,26 @@ def judge_dead(count: int) -> Finding:
 
 def judge_breakers(shards: ShardsAnswer) -> Finding:
     """What the shards say of targets that they call no more for a while."""
-    breakers = [each for shard in shards.items for each in _breakers_of(shard)]
+    breakers = [each for shard in shards.items for each in shard.breakers]
     if not breakers:
         return Finding(subject="breakers", detail="none is open")
     first = breakers[0]
-    name = first.get("target") or f"job {first.get('job_id')}"
+    name = first.target if first.job_id is None else f"job {first.job_id}"
     more = f" and {len(breakers) - 1:,} more" if len(breakers) > 1 else ""
     return Finding(
         subject="breakers",
         verdict=Verdict.POOR,
-        detail=f"open for {name}{more}: {first.get('error') or 'it fails'}; "
-        f"next probe at {first.get('next_probe_at')}",
+        detail=f"open for {name}{more}: {first.error}; "
+        f"next probe at {first.next_probe_at.isoformat()}",
         advice="runs wait until a probe succeeds: repair the worker, or pause the job",
     )
-
-
-def _breakers_of(shard: ShardAnswer) -> list[dict[str, Any]]:
-    """Shards of a release without breakers say nothing of them."""
-    return msgspec.to_builtins(shard).get("breakers") or []
 
 
 def disk_to_check(database_url: str | None, data_dir: Path | None) -> Path | None:
     """The data directory of the embedded database; None when the database is another one."""
     if data_dir is not None:
         return data_dir
-    home = data_home()
+    home = data_home(server_account(None))
     if database_url is not None:
         hosts = parse_qs(urlsplit(database_url).query).get("host", [""])
         home = Path(hosts[0]).parent

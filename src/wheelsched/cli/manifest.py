@@ -8,7 +8,6 @@ document; or several of any.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, Final, cast
 from uuid import UUID
 
@@ -27,7 +26,7 @@ from wheelsched.core.relative import is_relative
 from wheelsched.core.sensitive import MASK, is_sensitive, mask_headers
 from wheelsched.core.spec import DstGap, DstOverlap, Spec
 from wheelsched.core.target import HEADERS_POINTER
-from wheelsched.errors import InvalidDocument, InvalidField, UnknownField
+from wheelsched.errors import InvalidDocument, InvalidField
 from wheelsched.wire.job import DstDocument, JobAnswer, JobDocument
 from wheelsched.wire.strict import read_strictly
 
@@ -43,21 +42,6 @@ class Difference(Struct, frozen=True, kw_only=True):
     field: str
     before: Any
     after: Any
-
-
-# What people write who come from elsewhere, and what it is called here.
-OTHER_NAMES: Final = {
-    **dict.fromkeys(("cron", "crontab", "every", "rrule", "at", "expression"), "schedule"),
-    **dict.fromkeys(("url", "webhook", "callback", "endpoint"), "target.url"),
-    **dict.fromkeys(("method", "headers", "batch"), "target.{}"),
-    **dict.fromkeys(("tz", "zone", "time_zone"), "timezone"),
-    **dict.fromkeys(("retries", "attempts", "max_attempts"), "retry.max_attempts"),
-    **dict.fromkeys(("backoff", "initial", "max"), "retry.{}"),
-    **dict.fromkeys(("concurrency", "max_concurrent"), "overlap.max_concurrent"),
-    **dict.fromkeys(("grace", "window", "max_missed"), "misfire.{}"),
-    **dict.fromkeys(("body", "data", "args"), "payload"),
-    **dict.fromkeys(("labels",), "tags"),
-}
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -77,7 +61,7 @@ class Entry(Struct, frozen=True, kw_only=True):
         for error in errors:
             line = line_of(self.tree, error.pointer)
             place = self.path if line is None else f"{self.path}:{line}"
-            found.append(f"{place}: {which}: {error.pointer or '/'}: {_with_suggestion(error)}")
+            found.append(f"{place}: {which}: {error.pointer or '/'}: {error}")
         return found
 
 
@@ -108,15 +92,6 @@ def refuse(problems: list[str]) -> None:
         heading = f"nothing was changed, because of {len(problems):,} problem(s):"
         more = [f"and {len(problems) - SHOWN:,} more"] if len(problems) > SHOWN else []
         raise InvalidDocument("\n".join([heading, *problems[:SHOWN], *more]))
-
-
-def _with_suggestion(error: InvalidField) -> str:
-    if not isinstance(error, UnknownField) or "did you mean" in str(error):
-        return str(error)
-    above, _, name = error.pointer.rpartition("/")
-    near = get_close_matches(name, JobDocument.__struct_fields__, 1)
-    meant = OTHER_NAMES.get(name, "").format(name) or (near[0] if near else "")
-    return f"{error}; did you mean {meant}?" if meant and not above else str(error)
 
 
 def _problems_in_file(document: JobDocument, names: Collection[str]) -> Iterator[InvalidField]:

@@ -110,7 +110,7 @@ class EmbeddedPostgres:
 
 def embedded_url(home: Path | None = None, port: int | None = None) -> str:
     """The address of the server of a home on its unix socket, whether it runs or not."""
-    home = (home or data_home()).expanduser().resolve()
+    home = (home or data_home(server_account(None))).expanduser().resolve()
     directory = quote(str(runtime_directory(home) / SOCKET_DIRECTORY), safe="")
     return f"postgresql://{SUPERUSER}@/{DATABASE}?host={directory}&port={port or UNIX_PORT}"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 from tests.api import Api
 
 from wheelsched.cli.doctor import (
@@ -16,9 +17,10 @@ from wheelsched.cli.doctor import (
     judge_dead,
     judge_shards,
 )
+from wheelsched.core.model import BreakerKind
 from wheelsched.daemon.checkup import Finding, Verdict
 from wheelsched.store.embedded import embedded_url
-from wheelsched.wire.shard import ShardAnswer, ShardsAnswer
+from wheelsched.wire.shard import BreakerAnswer, ShardAnswer, ShardsAnswer
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
@@ -73,7 +75,7 @@ def test_the_disk_is_that_of_the_embedded_database(
 ) -> None:
     """Wherever the command is called, and of no database elsewhere."""
     home = tmp_path / "home"
-    monkeypatch.setattr("wheelsched.cli.doctor.data_home", lambda: home)
+    monkeypatch.setattr("wheelsched.cli.doctor.data_home", lambda _: home)
     assert disk_to_check(None, None) is None
     assert disk_to_check(embedded_url(home), None) is None
     (home / "data").mkdir(parents=True)
@@ -93,25 +95,23 @@ def test_dead_runs_are_counted(count: int, told: str) -> None:
     assert (finding.verdict is Verdict.FINE) == (count == 0) == (finding.advice is None)
 
 
-class WithBreakers(ShardAnswer, frozen=True, kw_only=True):
-    breakers: list[dict[str, str]] | None
-
-
 def test_open_breakers_are_told() -> None:
     assert judge_breakers(shards(False)).verdict is Verdict.FINE
     (item,) = shards(False).items
-    fields = {name: getattr(item, name) for name in ShardAnswer.__struct_fields__}
-    opened = [
-        {"target": "https://a.b", "kind": "connect", "next_probe_at": "12:00", "error": "refused"},
-        {"job_id": "1", "kind": "answer"},
-    ]
-    answer = ShardsAnswer(
-        items=[WithBreakers(**(fields | {"breakers": opened}))],
-        free_partitions=[],
+    probe_at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    of_origin = BreakerAnswer(
+        kind=BreakerKind.ORIGIN,
+        target="https://a.b",
+        job_id=None,
+        opened_at=probe_at,
+        next_probe_at=probe_at,
+        error="refused",
     )
+    of_job = replace(of_origin, kind=BreakerKind.JOB, job_id=uuid4())
+    answer = ShardsAnswer(items=[replace(item, breakers=[of_origin, of_job])], free_partitions=[])
     finding = judge_breakers(answer)
     assert finding.verdict is Verdict.POOR
-    assert "https://a.b and 1 more: refused; next probe at 12:00" in finding.detail
+    assert "https://a.b and 1 more: refused; next probe at 2026-03-01T12:00" in finding.detail
 
 
 async def test_the_doctor_sees_what_its_token_may_see(api: Api) -> None:
