@@ -10,7 +10,7 @@ from typing import Final
 
 from wheelsched.core.fields import escaped
 from wheelsched.core.problem_list import ProblemList
-from wheelsched.errors import InvalidName, quoted
+from wheelsched.errors import InvalidField, InvalidName, quoted
 
 MAX_NAME: Final = 255
 MAX_TAGS: Final = 32
@@ -37,10 +37,14 @@ def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
     """Tags that can be shown and searched, or `InvalidName`."""
     if len(tags) > MAX_TAGS:
         raise InvalidName(f"{len(tags)} tags are too many; at most {MAX_TAGS}", pointer="/tags")
-    problems = ProblemList()
+    problems: list[InvalidField] = []
     for name, value in tags.items():
-        problems.note(_check_tag, name, value)
-    problems.raise_as_found()
+        try:
+            _check_tag(name, value)
+        except InvalidName as problem:
+            problems.append(problem)
+    if problems:
+        ProblemList(problems).raise_as_found()
     return dict(tags)
 
 

@@ -193,7 +193,8 @@ def check_headers(headers: Mapping[str, str]) -> None:
             pointer = f"{HEADERS_POINTER}/{escaped(name[:MAX_HEADER_NAME])}"
             problems.append(InvalidHeader(problem, pointer=pointer))
         seen.add(name.lower())
-    ProblemList(problems).raise_as_found()
+    if problems:
+        ProblemList(problems).raise_as_found()
 
 
 def _problem_of(name: str, value: str) -> str | None:
