@@ -156,7 +156,7 @@ def read_document(body: bytes) -> tuple[JobDocument | None, list[InvalidField]]:
 
 def _judge_written(body: bytes, judge: Callable[[JobDocument], Judged]) -> Judged:
     """Judge a document, and report what cannot be read together with what cannot be meant."""
-    document, mismatches = read_what_fits(body, DOCUMENT, STAND_INS)
+    document, mismatches = read_document(body)
     if document is not None and not mismatches:
         return judge(document)
     judged = ProblemList()
