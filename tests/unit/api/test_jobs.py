@@ -1,11 +1,13 @@
 import json
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.api import Api, document
 
 from wheelsched.core.model import Draft, Job
+from wheelsched.ports import Caller
 
 
 async def test_a_registered_job_comes_back_with_every_default(api: Api) -> None:
@@ -204,6 +206,28 @@ async def test_an_edit_of_the_schedule_gives_a_finished_job_a_future(api: Api) -
     resumed = await api.post(f"/jobs/{made['job_id']}/resume")
     assert resumed.body["state"] == "active"
     assert resumed.body["next_run_at"] < "2030"
+
+
+async def test_a_finished_job_gives_its_name_away_until_it_needs_it_again(api: Api) -> None:
+    finished = await api.create(name="report", schedule="2030-01-01T00:00:00Z")
+    caller = Caller(api.tenant_id, "test")
+    await api.stores.jobs.pause(caller, UUID(finished["job_id"]))
+    await api.stores.jobs.resume(caller, UUID(finished["job_id"]), None)
+    again = await api.create(name="report", schedule="every 5m")
+    listed = (await api.get("/jobs?name=report")).body["items"]
+    assert [job["job_id"] for job in listed] == [again["job_id"], finished["job_id"]]
+    page = (await api.get("/jobs?name=report&limit=1")).body
+    rest = (await api.get(f"/jobs?name=report&limit=1&cursor={page['next_cursor']}")).body
+    assert [job["job_id"] for job in page["items"] + rest["items"]] == [
+        again["job_id"],
+        finished["job_id"],
+    ]
+    path = f"/jobs/{finished['job_id']}"
+    refused = await api.call("PATCH", path, {"schedule": "every 7m"})
+    assert refused.status == 409
+    assert "another job of the tenant that is not finished has this name" in str(refused.body)
+    revived = await api.call("PATCH", path, {"schedule": "every 7m", "name": "another"})
+    assert (revived.status, revived.body["state"]) == (200, "active")
 
 
 @pytest.mark.parametrize(

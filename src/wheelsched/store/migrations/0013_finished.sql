@@ -1,7 +1,7 @@
 -- A finished job gives back its name and its place in the quota at once.
 --
--- While the indexes are made (six seconds for a million jobs) nobody reads or writes jobs: nothing is
--- armed or registered. What is armed already goes out on time.
+-- While the indexes are made (six seconds for a million jobs) nobody reads or writes jobs: nothing
+-- is armed or registered. What is armed already goes out on time.
 SET LOCAL ROLE wheelsched_owner;
 
 -- The strongest lock first: to ask for it after a weaker one is a deadlock with any transaction
