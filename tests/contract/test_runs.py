@@ -165,6 +165,7 @@ async def test_runs_of_one_job_come_in_pages_by_due_time(world: World, limit: in
     again = [ClaimedRetry(key, key.due_us, world.token()) for key in requested[2:4]]
     assert len(await world.timers.arm_retries(lease, again)) == 2
     assert await in_pages(world, lease, limit) == [first, *requested]
+    assert await world.runs.list_unfinished(lease, ALL, 20, is_first=True) == [first]
 
 
 async def test_unfinished_runs_come_in_pages_and_only_of_what_is_owned(world: World) -> None:

@@ -298,7 +298,7 @@ async def test_sweep_reads_the_owned_partitions_from_their_mark(shard: Connectio
     await shard.execute(
         "UPDATE partitions SET live_since = '2027-01-15 08:06:30Z' WHERE owner = $1", SHARD
     )
-    plan = await explain(shard, "list_unfinished", SHARD, *from_the_start(OWNED), BATCH)
+    plan = await explain(shard, "list_unfinished", SHARD, *from_the_start(OWNED), BATCH, BATCH)
     check(plan, 15_000)
 
 
@@ -359,7 +359,7 @@ async def test_sweep_reads_no_more_retries_of_a_partition_than_it_gives(
         partition = partition_of(JOB_WITH_BACKLOG)
         due_us[partition], job_ids[partition] = DUE_US - 3_599_950_000, JOB_WITH_BACKLOG
     page = (partitions, due_us, job_ids)
-    plan = await explain(backlog, "list_unfinished", SHARD, *page, 20)
+    plan = await explain(backlog, "list_unfinished", SHARD, *page, 20, 20)
     assert retries_read(plan)[0] == {"retries_of_sweep"}
     assert retries_read(plan)[1] <= 256 * 20
 

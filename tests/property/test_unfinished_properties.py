@@ -102,6 +102,7 @@ class Runs(RuleBasedStateMachine):
         unfinished = self.unfinished
         assert unfinished.armed_count == len(self.armed)
         assert unfinished.live_count == len(self.live)
+        assert unfinished.waiting_count == len(self.waiting)
         assert set(unfinished.job_ids()) == {key.job_id for key in (*self.armed, *self.live)}
         for job_id in JOBS:
             live = {key for key in self.live if key.job_id == job_id}

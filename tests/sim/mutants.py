@@ -6,7 +6,7 @@ only take longer.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -178,10 +178,22 @@ def trust_never_expires(_: Simulation) -> Iterator[None]:
 
 @mutant("stuck", faults=("crash", "crash"))
 def sweep_forgets(_: Simulation) -> Iterator[None]:
-    async def nothing(*_: object) -> list[RunKey]:
+    async def nothing(*_: object, **__: object) -> list[RunKey]:
         return []
 
     with patch.object(Sweep, "_list_unfinished", nothing):
+        yield
+
+
+@mutant("lost", faults=("crash", "crash"))
+def some_partitions_never_become_ready(_: Simulation) -> Iterator[None]:
+    """Their new owner holds them, and arms nothing of theirs."""
+    ready = Tenure.ready
+
+    def ready_in_part(self: Tenure, partitions: Iterable[int]) -> None:
+        ready(self, [partition for partition in partitions if partition % 4])
+
+    with patch.object(Tenure, "ready", ready_in_part):
         yield
 
 

@@ -73,6 +73,7 @@ def sweep_takes_up_what_has_succeeded(_: Simulation) -> Iterator[None]:
         partitions: Collection[int],
         limit: int,
         after: Mapping[int, RunKey] | None = None,
+        **named: bool,
     ) -> list[RunKey]:
         since_us = self._tables.now_us() - 12_000_000
         for row in self._tables.runs.values():
@@ -80,7 +81,7 @@ def sweep_takes_up_what_has_succeeded(_: Simulation) -> Iterator[None]:
             is_theirs = row.run.shard != lease.shard_id and self._tables.owns(lease, row.run.job_id)
             if row.run.state is RunState.SUCCEEDED and is_recent and is_theirs:
                 row.run = replace(row.run, state=RunState.ARMED, finished_at_us=None, attempt=0)
-        return await list_unfinished(self, lease, partitions, limit, after)
+        return await list_unfinished(self, lease, partitions, limit, after, **named)
 
     with patch.object(MemoryRuns, "list_unfinished", list_more):
         yield

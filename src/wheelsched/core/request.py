@@ -17,8 +17,8 @@ from wheelsched.errors import BackfillTooLarge, InvalidField, TooManyRuns
 
 MAX_BACKFILL: Final = 10_000  # due times of one request
 
-# Runs of one job that were asked for and are not finished. A shard keeps all of them in memory, a
-# few kilobytes each, and to delete the job is one transaction.
+# Runs of one job that were asked for and are not finished. A shard keeps those that are armed in
+# memory, about two kilobytes each, and to delete the job is one transaction.
 MAX_REQUESTED: Final = 100_000
 
 

@@ -69,11 +69,14 @@ class RunStore(Protocol):
         partitions: Collection[int],
         limit: int,
         after: Mapping[int, RunKey] | None = None,
+        *,
+        is_first: bool = False,
     ) -> list[RunKey]:
         """The unfinished runs of partitions that the shard owns: armed, running, and those that
         wait for an attempt. What they are, `recheck` says.
 
         Of each partition at most `limit`, by due time; those after the run that is given for it.
+        With `is_first` only those armed for their first attempt by their schedule.
         """
 
     async def adopt(self, lease: Lease, adoptions: Sequence[Adoption]) -> set[RunKey]:

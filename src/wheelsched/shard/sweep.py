@@ -140,10 +140,15 @@ class Sweep:
             await self._preparation.refresh()
             unfinished = context.unfinished
             known = unfinished.armed_count + len(unfinished.left)
-            is_calm = known <= MOST_COMPARED and not self._outlets.is_crowded()
-            if is_calm and context.tenure.is_trusted:
+            # A backlog may wait for days: what is compared then is what it does not belong to, and
+            # what the next owner would have to look for.
+            is_backlog = known > MOST_COMPARED
+            is_calm = known - unfinished.waiting_count <= MOST_COMPARED
+            if is_calm and not self._outlets.is_crowded() and context.tenure.is_trusted:
                 async with context.arming.closed():
-                    await self._take_up_forgotten(context.tenure.ready_partitions)
+                    await self._take_up_forgotten(
+                        context.tenure.ready_partitions, is_first=is_backlog
+                    )
                     await self._mark()
 
     async def _mark(self) -> None:
@@ -176,10 +181,12 @@ class Sweep:
             "partition.mark", lambda lease: timers.advance(lease, marks)
         )
 
-    async def _take_up_forgotten(self, partitions: Collection[int]) -> None:
+    async def _take_up_forgotten(
+        self, partitions: Collection[int], *, is_first: bool = False
+    ) -> None:
         """Takes up every unfinished run of the partitions that nobody here knows of."""
         unfinished = self._context.unfinished
-        async for page in self._unfinished(partitions):
+        async for page in self._unfinished(partitions, is_first=is_first):
             unknown = [
                 key for key in page.keys if not unfinished.knows(key) and key not in unfinished.left
             ]
@@ -208,7 +215,9 @@ class Sweep:
         if known:
             await self._outlets.load(known & context.tenure.partitions)
 
-    async def _unfinished(self, partitions: Collection[int]) -> AsyncIterator[Page]:
+    async def _unfinished(
+        self, partitions: Collection[int], *, is_first: bool = False
+    ) -> AsyncIterator[Page]:
         """The unfinished runs of the partitions by the database, page by page.
 
         A page has some of each partition that was not read to its end. When the database does not
@@ -219,7 +228,7 @@ class Sweep:
         while left:
             wanted = left[: page.partitions]
             limit = max(page.runs // len(wanted), 1)
-            keys = await self._list_unfinished(wanted, limit, positions)
+            keys = await self._list_unfinished(wanted, limit, positions, is_first=is_first)
             if keys is None:
                 page.shrink()
                 left = [*left[len(wanted) :], *wanted]  # the others do not wait for these
@@ -233,14 +242,19 @@ class Sweep:
             yield Page(keys, ended)
 
     async def _list_unfinished(
-        self, partitions: Collection[int], limit: int, after: Mapping[int, RunKey]
+        self,
+        partitions: Collection[int],
+        limit: int,
+        after: Mapping[int, RunKey],
+        *,
+        is_first: bool,
     ) -> list[RunKey] | None:
         """So many runs of each partition; None when that took too long."""
 
         async def ask(lease: Lease) -> list[RunKey] | None:
             try:
                 return await self._context.stores.runs.list_unfinished(
-                    lease, partitions, limit, after
+                    lease, partitions, limit, after, is_first=is_first
                 )
             except StoreTimeout as error:
                 self._context.vitals.store.count_error(error)

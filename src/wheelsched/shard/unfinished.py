@@ -57,12 +57,18 @@ class Unfinished:
         self._put_off: set[RunKey] = set()  # those of them with a retry that is to be looked for
         self._claims: list[Claiming] = []
         self._armed_count = 0
+        self._waiting_count = 0
         self._live_count = 0
 
     @property
     def armed_count(self) -> int:
         """How many runs are armed and not dispatched."""
         return self._armed_count
+
+    @property
+    def waiting_count(self) -> int:
+        """How many of them wait for their turn: their time has come."""
+        return self._waiting_count
 
     @property
     def live_count(self) -> int:
@@ -272,6 +278,7 @@ class Unfinished:
         if line is None:
             line = self._waiting[job_id] = WaitingLine()
         line.add(run)
+        self._waiting_count += 1
 
     def waiting_ahead_of(self, run: ArmedRun) -> int:
         """How many runs of its job wait in front of this one."""
@@ -304,8 +311,10 @@ class Unfinished:
     def take_waiting(self, run: ArmedRun) -> None:
         """Lets a run wait no more, if it does."""
         line = self._waiting.get(run.key.job_id)
-        if line is not None and line.discard(run) and not line:
-            del self._waiting[run.key.job_id]
+        if line is not None and line.discard(run):
+            self._waiting_count -= 1
+            if not line:
+                del self._waiting[run.key.job_id]
 
     def forget(self, runs: Iterable[ArmedRun]) -> None:
         """Forgets armed runs that are somebody else's now."""

@@ -41,6 +41,8 @@ class PostgresRuns:
         partitions: Collection[int],
         limit: int,
         after: Mapping[int, RunKey] | None = None,
+        *,
+        is_first: bool = False,
     ) -> list[RunKey]:
         wanted = sorted(partitions)
         positions = [(after or {}).get(partition, BEFORE_ALL) for partition in wanted]
@@ -51,6 +53,7 @@ class PostgresRuns:
             [position.due_us for position in positions],
             [position.job_id for position in positions],
             limit,
+            0 if is_first else limit,
         )
         return [RunKey(job_id, due_us) for job_id, due_us in rows]
 

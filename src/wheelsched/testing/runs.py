@@ -39,6 +39,8 @@ class MemoryRuns:
         partitions: Collection[int],
         limit: int,
         after: Mapping[int, RunKey] | None = None,
+        *,
+        is_first: bool = False,
     ) -> list[RunKey]:
         found: dict[int, list[RunKey]] = {
             partition: []
@@ -46,7 +48,8 @@ class MemoryRuns:
             if self._tables.partitions[partition].owner == lease.shard_id
         }
         for key, row in self._tables.runs.items():
-            if row.run.state in UNFINISHED_STATES and self._is_known(row):
+            is_wanted = not (is_first and key in self._tables.retries)
+            if row.run.state in UNFINISHED_STATES and self._is_known(row) and is_wanted:
                 partition = partition_of(key.job_id)
                 last = (after or {}).get(partition)
                 if partition in found and (last is None or position(key) > position(last)):

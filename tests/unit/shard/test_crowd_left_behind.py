@@ -162,9 +162,10 @@ async def test_runs_of_one_job_on_many_pages_are_taken_up_all(
         partitions: Collection[int],
         limit: int,
         after: Mapping[int, RunKey] | None = None,
+        **named: bool,
     ) -> list[RunKey]:
         await world.clock.sleep(100_000_000)
-        return await list_unfinished(lease, partitions, limit, after)
+        return await list_unfinished(lease, partitions, limit, after, **named)
 
     async def recheck_slowly(keys: Collection[RunKey]) -> list[Checked]:
         await world.clock.sleep(250_000_000)

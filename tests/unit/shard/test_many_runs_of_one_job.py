@@ -5,11 +5,15 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 import pytest
-from tests.unit.shard.world import World
+from tests.unit.shard.world import START_US, World
 
+from wheelsched.config import ShardConfig
+from wheelsched.core.duration import SECOND
 from wheelsched.core.model import Job, RunKey, Trigger, requested_due_us
 from wheelsched.core.outcome import Outcome, Succeeded
-from wheelsched.ports import Callback, RequestedRun, Route
+from wheelsched.core.partition import partition_of
+from wheelsched.ports import Callback, Checked, RequestedRun, Route
+from wheelsched.shard import sweep
 from wheelsched.shard.unfinished import Unfinished
 
 FEW = 1_500  # more than any part of the shard takes at once
@@ -146,8 +150,8 @@ class Effort:
         return call
 
     def _counting_found(self, name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
-        async def call(*arguments: Any) -> Any:
-            found = await ask(*arguments)
+        async def call(*arguments: Any, **named: Any) -> Any:
+            found = await ask(*arguments, **named)
             self.runs[name] += len(getattr(found, "retries", found))
             return found
 
@@ -182,3 +186,85 @@ async def test_twice_as_many_runs_cost_twice_as_much(scenario: Scenario) -> None
     twice = await effort_of(scenario, 2 * FEW)
     for what, runs in twice.items():
         assert runs <= 3 * max(once[what], FEW), (what, once, twice)
+
+
+async def test_a_job_that_changes_all_the_time_still_runs(world: World) -> None:
+    job = await world.register(YEARLY)
+    world.start()
+    await world.advance(1)
+    await request(world, job, FEW, Trigger.BACKFILL)
+    for _ in range(3_000):
+        world.store._tables.hint(job.job_id)
+        await world.advance(0.001)
+    assert len(world.keys) > 50
+    await world.advance(FEW * EACH_S)
+    assert len(world.keys) == FEW
+
+
+async def test_who_changes_beside_a_job_with_very_many_runs_is_read_in_its_turn(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang(world)
+    crowd, other = await world.register_many([YEARLY, "+20"])
+    world.start()
+    await request(world, crowd, 10 * FEW, Trigger.BACKFILL)
+    await world.advance(17)
+    recheck = world.store.runs.recheck
+    read: list[Collection[RunKey]] = []
+
+    async def recheck_slowly(keys: Collection[RunKey]) -> list[Checked]:
+        read.append(keys)
+        await world.clock.sleep(100_000_000)
+        return await recheck(keys)
+
+    monkeypatch.setattr(world.store.runs, "recheck", recheck_slowly)
+    world.store._tables.hint(crowd.job_id)
+    await world.advance(0.15)
+    world.store._tables.hint(other.job_id)
+    await world.advance(2)
+    assert len(read) > 10  # all that while the crowd is read
+    assert any(key.job_id == other.job_id for keys in read[:4] for key in keys)
+    await world.advance(1)
+    assert [round(at_s, 3) for at_s, each in world.arrived if each.key.job_id == other.job_id] == [
+        20
+    ]
+
+
+async def test_a_run_that_is_read_while_its_job_changes_is_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The read may have come before the change."""
+    job = await world.register("+20")
+    world.start()
+    await world.advance(17)
+    recheck = world.store.runs.recheck
+
+    async def recheck_slowly(keys: Collection[RunKey]) -> list[Checked]:
+        checked = await recheck(keys)
+        await world.clock.sleep(500_000_000)
+        return checked
+
+    monkeypatch.setattr(world.store.runs, "recheck", recheck_slowly)
+    world.store._tables.hint(job.job_id)
+    await world.advance(0.2)
+    await world.store.jobs.pause(world.caller, job.job_id)  # too late for the first read
+    await world.advance(10)
+    assert world.arrived == []
+
+
+async def test_while_a_backlog_waits_the_next_owner_has_no_more_to_look_through(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark of every partition goes on, but that of the backlog."""
+    monkeypatch.setattr(sweep, "MOST_COMPARED", FEW // 2)
+    hang(world)
+    job = await world.register(YEARLY)
+    world.start(config=ShardConfig(refresh_us=3 * SECOND))
+    await world.advance(1)
+    await request(world, job, FEW, Trigger.BACKFILL)
+    await world.advance(60)
+    marks_us = [row.live_since_us for row in world.store._tables.partitions]
+    behind = [partition for partition, mark_us in enumerate(marks_us) if mark_us < START_US]
+    assert behind == []
+    late = [p for p, mark_us in enumerate(marks_us) if mark_us < START_US + 50 * SECOND]
+    assert late == [partition_of(job.job_id)]

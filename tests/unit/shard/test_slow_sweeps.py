@@ -30,12 +30,13 @@ class Slow(World):
         partitions: Collection[int],
         limit: int,
         after: Mapping[int, RunKey] | None = None,
+        **named: bool,
     ) -> list[RunKey]:
         self.asked.append((partitions, limit))
         if not self.is_quick(lease, partitions, limit):
             await self.clock.sleep(10_000_000_000)
             raise StoreTimeout
-        return await self._list(lease, partitions, limit, after)
+        return await self._list(lease, partitions, limit, after, **named)
 
 
 @pytest.mark.parametrize("most", [10, 100, 2_000])

@@ -23,7 +23,7 @@ CROSS JOIN LATERAL (
         WHERE retries.partition = given.partition
           AND (retries.due_at, retries.job_id) > (given.due_at, given.job_id)
         ORDER BY retries.due_at, retries.job_id
-        LIMIT $5
+        LIMIT $6
     )
     ORDER BY due_at, job_id
     LIMIT $5
