@@ -28,8 +28,12 @@ class Case(Struct, frozen=True):
     run: RunRow
     ended_us: int  # by the database's clock
     at_us: int  # by the reference
-    others: list[RunRow]
+    runs: list[RunRow]  # of its job
     tolerance_us: int
+
+    @property
+    def others(self) -> Iterator[RunRow]:
+        return (other for other in self.runs if other is not self.run)
 
 
 def check(evidence: Evidence) -> Iterator[Finding]:
@@ -48,7 +52,6 @@ def _is_grounded(evidence: Evidence, story: Story, run: RunRow, runs: list[RunRo
     ground = GROUNDS.get(run.skip_reason if run.state == "skipped" else run.state)
     if ground is None or run.finished_at_us is None:
         return False
-    others = [other for other in runs if other is not run]
     # A clock that was set back has shown the time twice: it ended at one of these instants.
     cases = (
         Case(
@@ -57,7 +60,7 @@ def _is_grounded(evidence: Evidence, story: Story, run: RunRow, runs: list[RunRo
             run,
             run.finished_at_us,
             at_us,
-            others,
+            runs,
             tolerance_us(evidence, at_us),
         )
         for at_us in evidence.times.instants_us(run.finished_at_us)
