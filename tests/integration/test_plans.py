@@ -188,13 +188,17 @@ async def test_load_reads_the_owned_partitions_up_to_the_horizon(shard: Connecti
     check(await explain(shard, "load_retries", OWNED, until_us), 0)
 
 
+async def vacuum(url: str, table: str) -> None:
+    administration = await asyncpg.connect(url)
+    await administration.execute(f"VACUUM wheelsched.{table}")
+    await administration.close()
+
+
 async def test_load_visits_no_row_of_a_page_that_was_vacuumed(
     shard: Connection, filled: str
 ) -> None:
     """The rows of a horizon lie on as many pages: visiting them would take most of the time."""
-    administration = await asyncpg.connect(filled)
-    await administration.execute("VACUUM wheelsched.timers")
-    await administration.close()
+    await vacuum(filled, "timers")
     plan = await explain(shard, "load_timers", OWNED, DUE_US + MINUTE_US)
     scans = [node for node in nodes(plan) if node.get("Relation Name") == "timers"]
     assert [node["Node Type"] for node in scans] == ["Index Only Scan"] * 2
@@ -319,9 +323,10 @@ BACKLOG = """
 
 
 @pytest.fixture(params=["never", "before", "after"])
-async def backlog(shard: Connection, request: pytest.FixtureRequest) -> Connection:
+async def backlog(shard: Connection, filled: str, request: pytest.FixtureRequest) -> Connection:
     """Many retries, which were counted never, when there were few, or after they came."""
     job_id = JOB_WITH_BACKLOG
+    await vacuum(filled, "retries")  # what other tests have undone
     await shard.execute("SET LOCAL ROLE wheelsched_owner")
     if request.param == "before":
         await shard.execute("ANALYZE retries")
@@ -388,7 +393,10 @@ async def test_what_is_oldest_is_at_the_head_of_an_index(backlog: Connection) ->
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 256 * 12
 
 
-async def test_the_waiting_runs_of_a_job_are_counted_up_to_a_bound(api: Connection) -> None:
+async def test_the_waiting_runs_of_a_job_are_counted_up_to_a_bound(
+    api: Connection, filled: str
+) -> None:
+    await vacuum(filled, "retries")
     await api.execute("SET LOCAL ROLE wheelsched_owner")
     await api.execute(BACKLOG, JOB_WITH_BACKLOG, 7, DUE_US)
     await api.execute("SET LOCAL ROLE wheelsched_api")

@@ -206,10 +206,10 @@ class Sweep:
                 is_ours = context.tenure.holds(partition) and partition not in self._gained
                 if is_ours and not unfinished.knows(key):
                     unfinished.left.add(key, partition)
-        for partition in page.ended - self._gained:
-            async for job_ids in in_portions(context.clock, unfinished.left.noted_in(partition)):
-                for job_id in job_ids:
-                    unfinished.left.line_up(job_id)
+        noted = map(unfinished.left.noted_in, page.ended - self._gained)
+        async for job_ids in in_portions(context.clock, chain.from_iterable(noted)):
+            for job_id in job_ids:
+                unfinished.left.line_up(job_id)
         known = page.ended - self._gained
         context.tenure.ready(known)
         if known:
