@@ -28,7 +28,7 @@ from wheelsched.api.replays import Replays, seed_of
 from wheelsched.core.model import Job, parse_run_id
 from wheelsched.errors import RequestKeyBusy, WheelschedError
 from wheelsched.ports import Caller, KeyedRequest
-from wheelsched.wire.run import BackfillRequest, RequestedAnswer
+from wheelsched.wire.run import BackfillRequest, RequestedAnswer, TriggerRequest
 
 MS = 1_000_000
 SENDINGS = 5
@@ -57,13 +57,13 @@ class Counter:
         self._weather, self._loss = weather, loss
 
     async def trigger(self, job: Job) -> Asked:
-        return await self._ask(job, None)
+        return await self._ask(job, TriggerRequest())
 
     async def backfill(self, job: Job, since_us: int, until_us: int) -> Asked:
         wanted = BackfillRequest(since=_instant(since_us), until=_instant(until_us))
         return await self._ask(job, wanted)
 
-    async def _ask(self, job: Job, body: BackfillRequest | None) -> Asked:
+    async def _ask(self, job: Job, body: BackfillRequest | TriggerRequest) -> Asked:
         """Sends until there is an answer, or the client has had enough."""
         self._keys += 1
         key, sent_us = f"key-{self._keys}", self._scene.logbook.now_us()
@@ -85,7 +85,7 @@ class Counter:
         return Asked(sent_us=sent_us, result="unknown")
 
     async def _send(
-        self, job: Job, body: BackfillRequest | None, key: str
+        self, job: Job, body: BackfillRequest | TriggerRequest, key: str
     ) -> tuple[int, ...] | None:
         """One sending: the due times of its runs, or None when nothing is heard of it."""
         luck = self._random.random()
@@ -100,7 +100,9 @@ class Counter:
         await self._travel()
         return None if luck < self._loss else answer
 
-    async def _handle(self, job: Job, body: BackfillRequest | None, key: str) -> tuple[int, ...]:
+    async def _handle(
+        self, job: Job, body: BackfillRequest | TriggerRequest, key: str
+    ) -> tuple[int, ...]:
         line = self._process()
         verbs, caller = JobVerbs(line.jobs, line.history), Caller(job.tenant_id, "client")
 
@@ -113,7 +115,7 @@ class Counter:
                 path={"job_id": str(job.job_id)},
                 seed=seed_of(caller, key),
             )
-            handle = verbs.trigger if body is None else verbs.backfill
+            handle = verbs.trigger if isinstance(body, TriggerRequest) else verbs.backfill
             return await handle(call)  # type: ignore[arg-type] # each takes its own body
 
         digest = sha256(msgspec.json.encode([str(job.job_id), body])).digest()

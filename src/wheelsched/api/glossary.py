@@ -85,6 +85,13 @@ GLOSSARY: Final[Mapping[str, str]] = {
     "lateness_p99_ms": "99th percentile of lateness, by the shard's own account.",
     "armed": "Runs that are armed.",
     "in_flight": "Runs that were sent and are not answered.",
+    "unready_partitions": "Partitions whose unfinished runs are still being read: nothing fires.",
+    "BreakerAnswer.kind": "What failed: the origin, a job, or a target with batches.",
+    "BreakerAnswer.target": "The origin, or the URL of a target with batches.",
+    "BreakerAnswer.job_id": "The job, if its answers failed.",
+    "opened_at": "When the breaker opened.",
+    "next_probe_at": "When the next run is let through.",
+    "BreakerAnswer.error": "The last error.",
     # tenants and tokens
     "tenant_id": "Id of the tenant.",
     "token_id": "Id of the token.",

@@ -304,7 +304,11 @@ class JobDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = None
     dst: Annotated[
         DstDocument | None,
-        about("What clock changes do to due times.", default={}, example={"gap": "skip"}),
+        about(
+            "What to do with a due time that a clock change skips or repeats.",
+            default={},
+            example={"gap": "skip"},
+        ),
     ] = None
     idempotency_key: Annotated[
         str | None,
