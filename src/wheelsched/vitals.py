@@ -25,6 +25,7 @@ def _zeros(labels: Iterable[Label]) -> dict[Label, int]:
     return dict.fromkeys(labels, 0)
 
 
+UNKNOWN_US: Final = 30 * SECOND  # without a look at what is due and not armed
 UNREADY_US: Final = 10 * SECOND  # a hand-over takes a second, and is nothing to tell of
 
 
@@ -120,6 +121,7 @@ class StoreVitals(Struct, kw_only=True):
     refreshed_at_us: int | None = None  # when a load of all partitions last came back
     # How late what waits longest to be armed is, in the partitions of the shard.
     unarmed: Lateness = Lateness()
+    unarmed_read_at_us: int | None = None  # None: not read since the start
 
     def count_error(self, error: StoreError) -> None:
         name = type(error).__name__
@@ -150,10 +152,15 @@ class Vitals(Struct, kw_only=True):
         """What the shard lacks to do its work on time: nothing, and it is ready."""
         conditions = {
             "sweep": self.tenure.unready_us < UNREADY_US,
-            "arm": not self.store.unarmed.is_alarming,
+            "arm": not self.store.unarmed.is_alarming and self._is_arming_known(now_us),
         }
         unmet = [name for name, holds in conditions.items() if not holds]
         return self.missing_to_begin(now_us) + unmet
+
+    def _is_arming_known(self, now_us: int) -> bool:
+        """Whether the database was asked lately what is due and not armed, or never yet."""
+        read_at_us = self.store.unarmed_read_at_us
+        return read_at_us is None or now_us - read_at_us < UNKNOWN_US
 
 
 class ApiVitals(Struct, kw_only=True):

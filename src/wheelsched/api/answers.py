@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from msgspec import convert
+from msgspec.structs import replace
 
 from wheelsched.api.drafts import draft_answer
 from wheelsched.core.compile import compile_schedule
@@ -99,6 +100,13 @@ def document_of(job: Job) -> JobDocument:
         idempotency_key=job.idempotency_key,
         tags=job.tags,
     )
+
+
+def masked_document_of(job: Job) -> JobDocument:
+    """The same as readers see it: a patch that does not name a header keeps it as its mask does."""
+    document = document_of(job)
+    target = replace(document.target, headers=mask_headers(job.target.headers))
+    return replace(document, target=target)
 
 
 # Jobs differ, and their policies seldom do: a page of a hundred has a few.

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from wheelsched.api.answers import document_of, job_answer
+from wheelsched.api.answers import job_answer, masked_document_of
 from wheelsched.api.changes import look_and_change
 from wheelsched.api.cursors import Cursors
 from wheelsched.api.identities import Identities
@@ -184,7 +184,7 @@ class Jobs:
         return acknowledged_answer(acknowledged, call.now_us)
 
     def _edited(self, before: Job, call: Call[NoQuery, bytes]) -> Edit:
-        written = Raw(msgspec.json.encode(document_of(before)))
+        written = Raw(msgspec.json.encode(masked_document_of(before)))
         merged = merge(written, Raw(call.body), VALUES)
         return Intake(call.now_us, self._rules).edit_written(before, bytes(merged))
 

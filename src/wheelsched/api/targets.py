@@ -11,7 +11,13 @@ from wheelsched.core.egress import EgressRules
 from wheelsched.core.fields import escaped, shown
 from wheelsched.core.model import Target
 from wheelsched.core.sensitive import MASK, masked_names, restore_headers
-from wheelsched.core.target import HEADERS_POINTER, check_headers, check_method, check_url
+from wheelsched.core.target import (
+    HEADERS_POINTER,
+    check_headers,
+    check_method,
+    check_url,
+    is_same_origin,
+)
 from wheelsched.errors import FieldOutOfRange, InvalidDocument, InvalidHeader
 from wheelsched.wire.job import MAX_BATCH, TargetDocument
 
@@ -35,7 +41,12 @@ def judge_target(written: TargetDocument, rules: EgressRules) -> Target:
 
 
 def keep_hidden(written: TargetDocument, stored: Target) -> TargetDocument:
-    """The target with each mask replaced by the stored value of its header."""
+    """The target with each mask replaced by the stored value of its header.
+
+    Not for another origin: whoever may write a job could have its credentials sent anywhere.
+    """
+    if not is_same_origin(written.url, stored.url):
+        return written
     return replace(written, headers=restore_headers(written.headers or {}, stored.headers))
 
 
@@ -43,8 +54,8 @@ def _refuse_masks(headers: dict[str, str]) -> None:
     """Refuse masks that stand for nothing: what they hide was not stored, or is of another job."""
     refused = [
         InvalidHeader(
-            f"'{MASK}' stands for a hidden value, and no value is stored for this header; "
-            "write the value itself",
+            f"'{MASK}' stands for the stored value of this header, and none is stored for this "
+            "origin; write the value itself",
             pointer=f"{HEADERS_POINTER}/{escaped(name)}",
         )
         for name in masked_names(headers)

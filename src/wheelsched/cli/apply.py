@@ -29,7 +29,7 @@ from wheelsched.cli.manifest import (
 )
 from wheelsched.cli.output import Output, err, printable
 from wheelsched.cli.written import read_tags
-from wheelsched.client import JobChanges, SyncClient
+from wheelsched.client import JobChanges, JobFields, SyncClient
 from wheelsched.core.model import JobState
 from wheelsched.errors import (
     InvalidDocument,
@@ -124,17 +124,27 @@ def plan_all(client: SyncClient, entries: Sequence[Entry]) -> list[Planned]:
     planned: list[Planned] = []
     problems: list[str] = []
     for entry in _shown_progress(entries, "checking"):
-        problems += entry.lines(entry.errors)
-        if entry.document is None or entry.errors:
+        if entry.document is not None and entry.errors:
+            problems += entry.lines(entry.errors)
             continue
         try:
-            planned += plan(client, entry.document)
+            if entry.document is None:
+                _preview_unread(client, entry)
+            else:
+                planned += plan(client, entry.document)
         except (InvalidRequest, InvalidDocument) as error:
             problems += entry.lines(error.errors or [InvalidField(str(error))])
         except InvalidField as error:
             problems += entry.lines([error])
     refuse(problems)
     return planned
+
+
+def _preview_unread(client: SyncClient, entry: Entry) -> None:
+    """Has the API judge what could not be read: it names what is wrong with the rest of it too."""
+    if isinstance(entry.tree, dict):
+        client.preview(cast("JobFields", entry.tree))
+    raise InvalidDocument(errors=entry.errors)
 
 
 def plan(client: SyncClient, document: JobDocument) -> list[Planned]:

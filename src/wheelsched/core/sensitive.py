@@ -15,9 +15,10 @@ MASK: Final = "***"
 # without need is a leak: the list is generous.
 _SENSITIVE: Final = re.compile(
     r"auth|token|secret|passw|passphrase|api[-_.]?key|credential|signature|cookie|session|jwt|bearer"
-    r"|(?:^|[-_.])(?:key|pass|pwd|sig|hmac)$",
+    r"|csrf|xsrf|vault|(?:^|[-_.])(?:key|pass|pwd|sig|hmac|otp|pin|sid|access)$",
     re.IGNORECASE,
 )
+_LEAST_QUOTED: Final = 4  # characters: what is shorter would be found in any text
 _USER_INFO: Final = re.compile(r"(?:^|(?<=//))[^/?#\s]*@")
 
 
@@ -35,6 +36,16 @@ def mask_headers(headers: Mapping[str, str]) -> dict[str, str]:
 def mask_user_info(url: str) -> str:
     """The URL without the user name and the password in it."""
     return _USER_INFO.sub(f"{MASK}@", url)
+
+
+def mask_values(text: str, headers: Mapping[str, str]) -> str:
+    """A text without the values of sensitive headers, which a worker may have quoted."""
+    for name, value in headers.items():
+        if is_sensitive(name):
+            for part in (value, *value.split()):
+                if len(part) >= _LEAST_QUOTED:
+                    text = text.replace(part, MASK)
+    return text
 
 
 def hidden_changes(written: Mapping[str, str], stored: Mapping[str, str]) -> list[str]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
+from urllib.parse import SplitResult, urlsplit
 
 import idna
 from msgspec import Struct
@@ -293,3 +294,15 @@ def _invalid(message: str) -> InvalidUrl:
 
 def _forbidden(message: str) -> TargetForbidden:
     return TargetForbidden(message, pointer=URL_POINTER)
+
+
+def is_same_origin(url: str, other: str) -> bool:
+    """Whether two URLs have the same scheme, host and port."""
+    try:
+        return _origin(urlsplit(url)) == _origin(urlsplit(other))
+    except ValueError:  # not a URL
+        return False
+
+
+def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
+    return url.scheme, url.hostname, url.port or DEFAULT_PORTS.get(url.scheme)

@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from msgspec import Struct
 
 from wheelsched.core.outcome import MAX_ERROR_LENGTH, Outcome, TransportFailure, classify, reported
+from wheelsched.core.sensitive import mask_values
 from wheelsched.core.target import DEFAULT_PORTS
 from wheelsched.ports import Prepared, Route
 from wheelsched.wire.callback import BatchAnswer, read_answers
@@ -38,10 +39,10 @@ def judge(route: Route, batch: Sequence[Prepared], answer: Answer, now_us: int) 
     status = answer.status
     if isinstance(status, int) and 200 <= status <= 299:
         if route.target.batch > 1 and status != 202:
-            return _judge_each(batch, answer, status)
+            return _judge_each(route, batch, answer, status)
         detail = ""
     else:
-        detail = _explain(route.target.url, answer)
+        detail = mask_values(_explain(route.target.url, answer), route.target.headers)
     outcome = classify(status, now_us=now_us, retry_after=answer.retry_after, detail=detail)
     return [outcome] * len(batch)
 
@@ -82,7 +83,9 @@ def _beginning(body: bytes) -> str:
     return body[:MAX_ERROR_LENGTH].decode("utf-8", "replace").strip()
 
 
-def _judge_each(batch: Sequence[Prepared], answer: Answer, status: int) -> list[Outcome]:
+def _judge_each(
+    route: Route, batch: Sequence[Prepared], answer: Answer, status: int
+) -> list[Outcome]:
     answers = read_answers(answer.body) if answer.is_whole else None
     if answers is None:
         error = NO_ARRAY if answer.is_whole else TOO_LONG
@@ -90,17 +93,17 @@ def _judge_each(batch: Sequence[Prepared], answer: Answer, status: int) -> list[
     succeeded = reported(ok=True, http_status=status)  # most of them, in one object
     named = [answers.get(prepared.run_id) for prepared in batch]
     return [
-        succeeded if answer is not None and answer.ok else _judge_failure(answer, status)
+        succeeded if answer is not None and answer.ok else _judge_failure(route, answer, status)
         for answer in named
     ]
 
 
-def _judge_failure(answer: BatchAnswer | None, status: int) -> Outcome:
+def _judge_failure(route: Route, answer: BatchAnswer | None, status: int) -> Outcome:
     if answer is None:
         return reported(ok=False, error=NOT_NAMED, http_status=status)
     return reported(
         ok=False,
-        error=answer.error or "",
+        error=mask_values(answer.error or "", route.target.headers),
         retry=answer.retry is not False,
         http_status=status,
     )

@@ -10,6 +10,7 @@ way at once: while the database claims one, the requests of another are made her
 
 import asyncio
 import heapq
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from uuid import UUID
@@ -43,6 +44,8 @@ FORECAST_S = 120  # half a million take about a minute
 FORECAST_EVERY_US = SECOND
 DECIDE_TURN = 60  # jobs decided about in one turn of the loop
 TURN = 20  # requests prepared in one turn of the loop
+ARMED_PER_JOB = 1_000  # beyond it retries and requested runs of the job are held back
+ARMED_SINGLY = 50  # places beside, for what comes singly: a trigger passes a backlog of backfills
 AT_ONCE = 2  # batches under way when time is short
 BEHIND_AT_ONCE = 4  # and when it has run out: most of what a batch takes is waiting
 URGENT_US = 2 * SECOND  # what is due within it, or the least lead, is armed without a rest
@@ -86,6 +89,7 @@ class Arm:
         self._lead = Lead(context.config.lead.least_us)
         self._urgent_us = max(URGENT_US, context.config.lead.least_us)
         self._forecast_us = 0  # when the lead was computed last
+        self._released_us = 0  # when retries that were held back were last looked at
         self._chunks: list[tuple[int, int, list[tuple[UUID, int]]]] = []
         self._gathered: set[tuple[UUID, int]] = set()  # what is in them
         self._numbers = count()
@@ -116,6 +120,7 @@ class Arm:
         now_us = self._context.clock.now_us()
         self._look_ahead(now_us)
         self._gather(now_us)
+        self._release(now_us)
         waiting = self._retries.take(now_us + self._lead.us, min(BATCH, self._room_for_retries))
         chunk = heapq.heappop(self._chunks)[2] if self._chunks else []
         self._gathered.difference_update(chunk)
@@ -183,12 +188,49 @@ class Arm:
             earliest_us = min(due_us for _, due_us in chunk)
             heapq.heappush(self._chunks, (earliest_us, next(self._numbers), chunk))
 
+    def _release(self, now_us: int) -> None:
+        """Lets go of retries that were held back, where half of the room of their job is free."""
+        if 0 <= now_us - self._released_us < STEP_US:
+            return
+        self._released_us = now_us
+        for job_id in tuple(self._retries.held_jobs):
+            room = ARMED_PER_JOB - self._context.unfinished.count_armed(job_id)
+            if room >= ARMED_PER_JOB // 2:
+                self._retries.release(job_id, room)
+
+    def _hold_back(self, waiting: Sequence[Retry]) -> list[Retry]:
+        """Those that are to be claimed. The others wait until their job has room: a backlog of one
+        job fills neither the memory nor the room of all others.
+
+        A further attempt of a live run is never held back: the others may wait for its end.
+        """
+        unfinished = self._context.unfinished
+        together = Counter([retry.key.job_id for retry in waiting])
+        room = {
+            job_id: ARMED_PER_JOB
+            + (ARMED_SINGLY if count <= ARMED_SINGLY else 0)
+            - unfinished.count_armed(job_id)
+            for job_id, count in together.items()
+        }
+        claimed = []
+        for retry in waiting:
+            job_id = retry.key.job_id
+            if room[job_id] > 0 or unfinished.is_live(retry.key):
+                room[job_id] -= 1
+                claimed.append(retry)
+            else:
+                self._retries.hold_back(retry)
+        return claimed
+
     def _next_us(self, now_us: int) -> int:
         """When there is something to arm, or a crowd may have come into sight."""
-        due_us, retry_us = self._due_times.next_us(), self._retries.next_us()
+        due_us = self._due_times.next_us()
+        retry_us = self._retries.next_us() if self._room_for_retries else None
         wanted_us = [
             next_us - self._lead.us for next_us in (due_us, retry_us) if next_us is not None
         ]
+        if self._retries.held_jobs or not self._room_for_retries:
+            wanted_us.append(now_us + STEP_US)
         if due_us is not None:
             in_sight_us = due_us - FORECAST_S * SECOND
             wanted_us.append(max(in_sight_us, now_us + FORECAST_EVERY_US))
@@ -341,7 +383,7 @@ class Arm:
         tenure, unfinished = self._context.tenure, self._context.unfinished
         claims = [
             ClaimedRetry(retry.key, retry.retry_at_us, tenure.next_token(retry.key.job_id))
-            for retry in waiting
+            for retry in self._hold_back(waiting)
             if tenure.may_arm(retry.key.job_id)
             and not unfinished.put_off(retry.key)
             and not unfinished.left.want(retry.key.job_id, retry)

@@ -33,6 +33,11 @@ class Orphans:
 
     def among(self, free: Collection[int], now_us: int) -> set[int]:
         """Those of the free partitions that any shard may take. Ask at every look around."""
+        self._given_up_us = {
+            partition: at_us
+            for partition, at_us in self._given_up_us.items()
+            if partition in free or now_us - at_us < GIVEN_UP_US
+        }
         self._free_since_us = {
             partition: self._free_since_us.get(partition, now_us) for partition in free
         }

@@ -24,12 +24,16 @@ class Overdue:
 
     async def run(self) -> None:
         """Looks until it is cancelled."""
+        store, tenure = self._context.vitals.store, self._context.tenure
+        store.unarmed_read_at_us = tenure.now_us()
         while True:
             await self._context.clock.sleep(EVERY_NS)
             try:
                 await self._look()
             except StoreError as error:
-                self._context.vitals.store.count_error(error)
+                store.count_error(error)
+            else:
+                store.unarmed_read_at_us = tenure.now_us()
 
     async def _look(self) -> None:
         context = self._context

@@ -163,6 +163,9 @@ class Recheck:
         if not wanted:
             return
         vouched = self._context.doubts.latest
+        # A run that is held back from now on is looked at once more: this look may be older than
+        # the change that it is held back for.
+        unheld = {key for key, run in wanted.items() if run is not None and not run.is_held}
         checked = await self._context.patience.insist(
             "run.recheck", lambda: self._context.stores.runs.recheck(wanted.keys())
         )
@@ -172,6 +175,8 @@ class Recheck:
             for key, run in portion:
                 if run is None:
                     self._judge_live(key, found.get(key))
+                    continue
+                if run.is_held and key in unheld:
                     continue
                 run.vouched = max(run.vouched, vouched)
                 if self._judge(run, found.get(key)):
@@ -227,12 +232,14 @@ class Recheck:
             self._retries.put(Retry(run.key, run.retry_at_us))
 
     async def _make_anew(self, edited: Sequence[ArmedRun], found: dict[RunKey, Checked]) -> None:
+        held = {run.key for run in edited if run.is_held}
         olds = await self._preparation.with_payloads([found[run.key].run for run in edited])
         jobs = await self._preparation.read_jobs({run.key.job_id for run in edited})
         by_id = {job.job_id: job for job in jobs}
         async for portion in in_portions(self._context.clock, zip(edited, olds, strict=True), TURN):
             for run, old in portion:
-                if not run.is_withdrawn and run.started_us is None:
+                is_held_since = run.is_held and run.key not in held  # and so looked at once more
+                if not run.is_withdrawn and run.started_us is None and not is_held_since:
                     self._make_one_anew(run, by_id.get(run.key.job_id), old)
 
     def _make_one_anew(self, run: ArmedRun, job: Job | None, old: Run) -> None:

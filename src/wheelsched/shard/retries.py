@@ -6,6 +6,8 @@ was ever asked for is given at once: the wheel has passed it and never goes back
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
+from uuid import UUID
 
 from wheelsched._wheel import ObjectWheel
 from wheelsched.core.model import RunKey
@@ -19,7 +21,8 @@ class Retries:
         self._on_put = on_put
         self._wheel: ObjectWheel[Retry] = ObjectWheel(now_us * 1_000)
         self._reached_us = now_us
-        self._waiting: dict[RunKey, tuple[Retry, int]] = {}
+        self._waiting: dict[RunKey, tuple[Retry, int | None]] = {}  # None: held back
+        self._held: dict[UUID, dict[RunKey, Retry]] = {}
         self._loads: list[set[RunKey]] = []  # what was taken while each was under way
 
     def __len__(self) -> int:
@@ -35,6 +38,7 @@ class Retries:
         self._wheel = ObjectWheel(now_us * 1_000)
         self._reached_us = now_us
         self._waiting.clear()
+        self._held.clear()
         for retry in waiting:
             self.put(retry)
 
@@ -44,9 +48,24 @@ class Retries:
         if known is not None and known[0] == retry:
             return
         self.discard(retry.key)
-        handle = self._wheel.add(retry.retry_at_us * 1_000, retry)
-        self._waiting[retry.key] = (retry, handle)
+        self._add(retry)
         self._on_put()
+
+    def hold_back(self, retry: Retry) -> None:
+        """Keeps a retry that was taken until its job has room: see `release`."""
+        self._waiting[retry.key] = (retry, None)
+        self._held.setdefault(retry.key.job_id, {})[retry.key] = retry
+
+    @property
+    def held_jobs(self) -> Collection[UUID]:
+        """The jobs of which retries are held back."""
+        return self._held.keys()
+
+    def release(self, job_id: UUID, most: int) -> None:
+        """Lets go of at most so many retries of a job, the longest held first."""
+        for retry in tuple(islice(self._held[job_id].values(), most)):
+            self.discard(retry.key)
+            self._add(retry)
 
     @contextmanager
     def loading(
@@ -70,8 +89,16 @@ class Retries:
             self._loads = [other for other in self._loads if other is not taken]
 
     def discard(self, key: RunKey) -> None:
-        if (known := self._waiting.pop(key, None)) is not None:
+        known = self._waiting.pop(key, None)
+        if known is None:
+            return
+        if known[1] is not None:
             self._wheel.cancel(known[1])
+            return
+        of_job = self._held[key.job_id]
+        del of_job[key]
+        if not of_job:
+            del self._held[key.job_id]
 
     def next_us(self) -> int | None:
         """When the next attempt is due, or a little earlier; 0 when it can be had at once."""
@@ -90,3 +117,7 @@ class Retries:
         for load in self._loads:
             load.update(retry.key for retry in taken)
         return taken
+
+    def _add(self, retry: Retry) -> None:
+        handle = self._wheel.add(retry.retry_at_us * 1_000, retry)
+        self._waiting[retry.key] = (retry, handle)

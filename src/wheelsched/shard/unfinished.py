@@ -113,6 +113,13 @@ class Unfinished:
             return () if alone.is_live else (alone,)
         return tuple(self._armed.get(job_id, {}).values())
 
+    def count_armed(self, job_id: UUID) -> int:
+        """How many runs of a job are armed and not dispatched."""
+        alone = self._alone.get(job_id)
+        if alone is not None:
+            return 0 if alone.is_live else 1
+        return len(self._armed.get(job_id, ()))
+
     def job_ids(self) -> Iterable[UUID]:
         """The jobs with anything armed or live: some of them twice."""
         return chain(self._alone, self._armed, self._live)

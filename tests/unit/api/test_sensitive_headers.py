@@ -141,3 +141,24 @@ async def test_a_preview_compares_hidden_values_only_for_those_who_may_write_the
     preview = await api.post("/preview", document(target=TARGET), token="wst_reader")
     assert preview.status == 200
     assert preview.body["hidden_changes"] is None
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"headers": {"Authorization": MASK}}, {"headers": {"x-team": "b"}}]
+)
+async def test_a_stored_value_does_not_follow_to_another_origin(
+    api: Api, headers: dict[str, Any]
+) -> None:
+    job = await api.create(target=TARGET)
+    patch = {"target": {"url": "https://elsewhere.example/hooks", **headers}}
+    refused = await api.call("PATCH", f"/jobs/{job['job_id']}", patch)
+    assert (refused.status, refused.pointers) == (422, [POINTER])
+    patch["target"]["headers"] = {"Authorization": "Bearer another"}
+    assert (await api.call("PATCH", f"/jobs/{job['job_id']}", patch)).status == 200
+
+
+async def test_a_stored_value_follows_to_another_path(api: Api) -> None:
+    job = await api.create(target=TARGET)
+    patch = {"target": {"url": "https://EXAMPLE.org:443/elsewhere"}}
+    assert (await api.call("PATCH", f"/jobs/{job['job_id']}", patch)).status == 200
+    assert await stored_headers(api, job["job_id"]) == TARGET["headers"]

@@ -7,6 +7,7 @@ from wheelsched.core.sensitive import (
     is_sensitive,
     mask_headers,
     mask_user_info,
+    mask_values,
     masked_names,
     restore_headers,
 )
@@ -59,3 +60,9 @@ def test_user_names_and_passwords_of_urls_are_masked() -> None:
     )
     assert mask_user_info("me:pass@example.org/") == "***@example.org/"
     assert mask_user_info("https://example.org/me@here") == "https://example.org/me@here"
+
+
+def test_values_that_a_worker_quotes_are_masked() -> None:
+    headers = {"Authorization": "Bearer s3cret", "x-team": "blue", "x-pin": "12"}
+    text = "401: 's3cret' of Bearer s3cret is unknown to team blue (12)"
+    assert mask_values(text, headers) == "401: '***' of *** is unknown to team blue (12)"

@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Collection, Sequence
 
+from msgspec.structs import replace
 from tests.unit.shard.world import World
 
+from wheelsched.config import ShardConfig
 from wheelsched.core.duration import SECOND
 from wheelsched.core.model import RunKey, RunState
 from wheelsched.core.outcome import Outcome, Succeeded, TransportFailure, classify
@@ -53,3 +55,24 @@ async def test_an_attempt_that_is_over_does_not_end_its_run() -> None:
         meanwhile = {run.state for run in others if run.due_us < first.finished_at_us}
         assert meanwhile == {RunState.SKIPPED}
         assert [callback.attempt for _, callback in world.arrived][:2] == [1, 2]
+
+
+async def test_a_look_from_before_a_pause_does_not_let_go_of_a_run(world: World) -> None:
+    recheck = world.store.runs.recheck
+
+    async def answer_late(keys: Collection[RunKey]) -> list[Checked]:
+        found = await recheck(keys)
+        await world.clock.sleep(3 * SECOND * 1_000)
+        return found
+
+    world.store.runs.recheck = answer_late  # type: ignore[method-assign] # slow on purpose
+    job = await world.register("+20")
+    lead = replace(ShardConfig().lead, least_us=5 * SECOND)
+    world.start("a", replace(ShardConfig(), lead=lead))
+    await world.advance(17.5)
+    world.store._tables.hint(job.job_id)
+    await world.advance(1)
+    await world.store.jobs.pause(world.caller, job.job_id)
+    await world.advance(20)
+    assert not world.keys
+    assert await world.states(job) == [RunState.SKIPPED]

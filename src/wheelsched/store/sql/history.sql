@@ -89,8 +89,14 @@ ORDER BY due_at DESC
 LIMIT $5;
 
 -- name: list_latest_dead
-SELECT runs.*
-FROM dead JOIN runs USING (job_id, due_at)
+SELECT run.*
+FROM dead
+CROSS JOIN LATERAL (
+    SELECT * FROM runs WHERE runs.job_id = dead.job_id AND runs.due_at = dead.due_at
+    UNION ALL
+    SELECT * FROM kept_runs
+    WHERE kept_runs.job_id = dead.job_id AND kept_runs.due_at = dead.due_at
+) AS run
 WHERE dead.tenant_id = current_tenant()
   AND dead.due_at >= $1
   AND (dead.due_at, dead.job_id) < ($2::timestamptz, $3::uuid)

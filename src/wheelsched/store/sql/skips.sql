@@ -22,9 +22,9 @@ SET missed_count = excluded.missed_count, missed_since = excluded.missed_since
 WHERE runs.state = 'skipped' AND runs.skip_reason = excluded.skip_reason;
 
 -- name: withdraw_armed
--- What is due within a second may have been sent by the time that the shard hears of this. The
--- time of the statement, which comes after the locks, keeps it from the history of the jobs; that of
--- the clock holds for a run that another transaction let it wait for.
+-- What is due within a second may have been sent by the time that the shard hears of this. The time
+-- of the statement, which comes after the locks, keeps it from the history of the jobs; that of the
+-- clock holds for a run that another transaction let it wait for.
 UPDATE runs
 SET state = 'skipped', skip_reason = $2, finished_at = clock_timestamp(), missed_count = 1,
     missed_since = due_at
