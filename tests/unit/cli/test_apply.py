@@ -124,7 +124,7 @@ async def test_a_file_with_masks_keeps_the_stored_credentials(api: Api) -> None:
 
 
 async def test_a_new_job_with_a_mask_is_refused_before_anything_is_done(api: Api) -> None:
-    with pytest.raises(InvalidRequest, match="hidden value"):
+    with pytest.raises(InvalidRequest, match="stored value"):
         await applied(api, document("a", headers={"authorization": "***"}))
 
 
