@@ -1,6 +1,6 @@
--- A job may have a hundred thousand runs that wait. Whoever takes over a partition reads its retries
--- in pages, by due time; a hint about a job has those read that came since it was read last. Each
--- needs an index of its own: without them both read all retries that there are.
+-- A job may have a hundred thousand runs that wait. Whoever takes over a partition reads its
+-- retries in pages, by due time; a hint about a job has those read that came since it was read last.
+-- Each needs an index of its own: without them both read all retries that there are.
 SET LOCAL ROLE wheelsched_owner;
 
 CREATE INDEX retries_of_sweep ON retries (partition, due_at, job_id);
