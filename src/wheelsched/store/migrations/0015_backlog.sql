@@ -1,5 +1,5 @@
 -- A job may have a hundred thousand runs that wait. Whoever takes over a partition reads its
--- retries in pages, by due time; a hint about a job has those read that came since it was read last.
+-- retries in pages, by due time; a hint about a job has those read that came since the last read.
 -- Each needs an index of its own: without them both read all retries that there are.
 SET LOCAL ROLE wheelsched_owner;
 
