@@ -192,8 +192,8 @@ def test_the_schema_is_shown_and_is_current(stack: RunningStack) -> None:
 def test_the_doctor_finds_nothing(stack: RunningStack) -> None:
     findings = stack.read("doctor", "--database-url", stack.database_url)
     assert [each["subject"] for each in findings] == [
-        *("API", "breakers", "dead runs", "schema", "database", "clock", "leases", "jobs"),
-        *("hints", "disk"),
+        *("API", "breakers", "dead runs", "schema", "database", "clock", "leases", "arming"),
+        *("jobs", "hints", "disk"),
     ]
     assert str(stack.home) in findings[-1]["detail"]
     assert {each["verdict"] for each in findings} <= {"ok", "warning"}
