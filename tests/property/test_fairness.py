@@ -58,6 +58,7 @@ class FairQueueMachine(RuleBasedStateMachine):
         self.in_flight: list[Parcel] = []
         self.breakers: dict[Key, Breaker] = {}
         self.jobs: dict[str, Breaker] = {}
+        self.has_failed = False
 
     @rule(batches=st.lists(PARCELS, min_size=1, max_size=8))
     def put(self, batches: list[Parcel]) -> None:
@@ -68,7 +69,7 @@ class FairQueueMachine(RuleBasedStateMachine):
             # What is held back has a bound of its own, beside that of what may go.
             if queued + len(batch) <= self.config.max_queued:
                 assert is_taken
-            if queued + len(batch) > 2 * self.config.max_queued:
+            elif queued + len(batch) > 2 * self.config.max_queued:
                 assert not is_taken
             if is_taken:
                 self.waiting.append(batch)
@@ -92,7 +93,7 @@ class FairQueueMachine(RuleBasedStateMachine):
             return False
         allowed = on_time or late
         assert any(batch is other for other in allowed)
-        if not self.breakers and not self.jobs:
+        if not self.has_failed:  # what was held back has lost its place
             self.check_order(batch, allowed)
         self.waiting.remove(batch)
         self.in_flight.append(batch)
@@ -145,6 +146,7 @@ class FairQueueMachine(RuleBasedStateMachine):
 
     def end(self, batch: Parcel, verdict: Verdict | None) -> None:
         self.in_flight.remove(batch)
+        self.has_failed |= verdict in (Verdict.FAILED, Verdict.SILENT, Verdict.UNREACHED)
         self.queue.done(batch, self.now_us, verdict)
         breaker = self.breakers.setdefault(key_of(batch), Breaker(BREAKER))
         breaker.ended(

@@ -27,7 +27,8 @@ class FailingJob(Generic[Item]):
         self.subject = subject
         self.route = route
         self.breaker = Breaker(config)
-        self.held: deque[Item] = deque()
+        # By lane, as the lines of an origin: what is late may have to wait where others need not.
+        self.held: tuple[deque[Item], deque[Item]] = (deque(), deque())
         self.probed: Origin[Item] | None = None  # the origin that has to try another job first
         self.look_at_us: int | None = None
 
@@ -35,8 +36,12 @@ class FailingJob(Generic[Item]):
         return self.breaker.may_send and self.probed is not origin
 
     @property
+    def has_held(self) -> bool:
+        return bool(self.held[0] or self.held[1])
+
+    @property
     def is_over(self) -> bool:
-        return self.breaker.is_fresh and self.probed is None and not self.held
+        return self.breaker.is_fresh and self.probed is None and not self.has_held
 
 
 class FailingJobs(Generic[Item]):

@@ -16,7 +16,7 @@ Batches of a job that is held back wait apart from the lines, where they would b
 others, and have a bound of their own: a job that fails cannot use up the room of those that do not.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from heapq import heappop, heappush
 from itertools import count
@@ -99,16 +99,19 @@ class FairQueue(Generic[B]):
         runs = len(batch)
         assert runs > 0
         route = batch.route
-        origin = self._origins.get((route.tenant_id.int, route.origin))
+        origin = self._origin_of(route)
         if origin is None:
             origin = self._add_origin(route)
         job = self._failing.get(batch.subject) if self._failing else None
-        is_held = job is not None and (bool(job.held) or not job.may_send(origin))
-        if (origin.held if is_held else origin.queued) + runs > self._config.max_queued:
+        is_late = batch.lane is Lane.LATE
+        is_held = job is not None and (bool(job.held[is_late]) or not job.may_send(origin))
+        most = self._config.max_queued
+        waiting = origin.held if is_held else origin.queued
+        if waiting + runs > most or origin.queued + origin.held + runs > 2 * most:
             if origin.is_idle and origin.look_at_us is None:
                 self._forget(origin)
             return False
-        self._lanes[batch.lane is Lane.LATE].queued += runs
+        self._lanes[is_late].queued += runs
         if job is not None and is_held:
             self._hold(origin, job, batch)
         else:
@@ -241,6 +244,9 @@ class FairQueue(Generic[B]):
             if share.is_open is not is_open:
                 lane.turns.open_share(share, is_open=is_open)
 
+    def _origin_of(self, route: Route) -> Origin[B] | None:
+        return self._origins.get((route.tenant_id.int, route.origin))
+
     def _line_up(self, origin: Origin[B], batch: B) -> None:
         is_late = batch.lane is Lane.LATE
         origin.queued += len(batch)
@@ -248,47 +254,56 @@ class FairQueue(Generic[B]):
 
     def _hold(self, origin: Origin[B], job: FailingJob[B], batch: B) -> None:
         origin.held += len(batch)
-        job.held.append(batch)
+        job.held[batch.lane is Lane.LATE].append(batch)
         self._offer_probe(origin)
 
     def _release(self, job: FailingJob[B]) -> None:
-        """Lines up what the breaker of a job lets go: all of it, or a probe."""
+        """Lines up what the breaker of a job lets go: all of it, or a probe of each lane."""
         is_closed = job.breaker.state is BreakerState.CLOSED
-        while job.held and job.breaker.may_send:
-            route = job.held[0].route
-            origin = self._origins[route.tenant_id.int, route.origin]
-            if job.probed is origin:
-                return
-            self._line_up_held(origin, job)
-            if not is_closed:
-                return
+        for held in job.held:
+            while held and job.breaker.may_send:
+                origin = self._origin_of(held[0].route)
+                assert origin is not None  # it is not idle
+                if job.probed is origin:
+                    break
+                self._line_up_held(origin, held)
+                if not is_closed:
+                    break
         if job.is_over:
             self._failing.discard(job)
+        elif job.probed is not None:
+            self._offer_probe(job.probed)
 
-    def _line_up_held(self, origin: Origin[B], job: FailingJob[B]) -> None:
-        batch = job.held.popleft()
+    def _line_up_held(self, origin: Origin[B], held: deque[B]) -> None:
+        batch = held.popleft()
         origin.held -= len(batch)
         self._line_up(origin, batch)
 
     def _offer_probe(self, origin: Origin[B]) -> None:
-        """If only jobs that were probes already have runs for an origin, lets one of them probe:
-        that whose turn was longest ago."""
+        """If only jobs that were probes already have runs for an origin, lets one of them probe."""
         breaker = origin.breaker
-        if breaker is None or breaker.state is not BreakerState.HALF_OPEN or origin.queued:
+        if breaker is None or breaker.state is not BreakerState.HALF_OPEN:
             return
+        for is_late, line in enumerate(origin.lines):
+            if not line.priorities:
+                self._offer_from(origin, is_late)
+
+    def _offer_from(self, origin: Origin[B], is_late: int) -> None:
+        """Lines up a run of the job whose turn was longest ago."""
         for _ in range(len(origin.probed)):
             subject, _ = origin.probed.popitem(last=False)
             job = self._failing.get(subject)
-            if job is None or job.probed is not origin:
+            if job is None:
                 continue
-            if not job.held:
-                job.probed = None
+            if job.probed is origin and not (job.has_held or origin.queued):
+                job.probed = None  # nothing of it waits for the origin
                 self._release(job)
                 continue
             origin.probed[subject] = None
-            if job.breaker.may_send:
+            held = job.held[is_late]
+            if held and job.breaker.may_send and self._origin_of(held[0].route) is origin:
                 job.probed = None
-                self._line_up_held(origin, job)
+                self._line_up_held(origin, held)
                 return
 
     def _tell_origin(self, origin: Origin[B], ended: Ended) -> None:
@@ -372,17 +387,20 @@ class FairQueue(Generic[B]):
                 self._forget(origin)
 
     def _look_at_job(self, job: FailingJob[B], now_us: int) -> None:
-        """Lets the breaker of a job half open; forgets one that nothing came for since."""
+        """Lets the breaker of a job half open; forgets one that nothing came for since, and that
+        nothing in the line of its origin can be for."""
         breaker = job.breaker
         if breaker.state is BreakerState.OPEN:
             breaker.half_open(now_us)
             self.breaker_transitions[breaker.state] += 1
             self._look_later(job, now_us + self._longest_wait_us)
             self._release(job)
-            if job.probed is not None:
-                self._offer_probe(job.probed)
-        elif not job.held and job.probed is None:
-            self._failing.discard(job)
+        elif not job.has_held and job.probed is None:
+            origin = self._origin_of(job.route)
+            if origin is None or not origin.queued:
+                self._failing.discard(job)
+            else:
+                self._look_later(job, now_us + self._longest_wait_us)
 
     def _look_later(self, seen: Origin[B] | FailingJob[B], at_us: int) -> None:
         if seen.look_at_us != at_us:

@@ -227,6 +227,48 @@ def test_late_batches_of_a_failing_job_are_held_too(queue: Queue) -> None:
     assert take_all(queue, NOW + SECOND) == [late]
 
 
+def test_a_late_probe_is_not_in_the_way_of_one_on_time(queue: Queue) -> None:
+    fail(queue, "fails")
+    late, on_time = (Parcel(HERE, lane=lane, subject="fails") for lane in (Lane.LATE, Lane.ON_TIME))
+    assert queue.put(late)
+    assert queue.put(on_time)
+    assert take_all(queue, NOW + SECOND) == [on_time]
+
+
+def test_a_late_probe_of_an_origin_is_not_in_the_way_of_one_on_time(queue: Queue) -> None:
+    open_origin(queue)
+    (first,) = put(queue, "only")
+    assert take_all(queue, NOW + SECOND) == [first]
+    late, on_time = (Parcel(HERE, lane=lane, subject="only") for lane in (Lane.LATE, Lane.ON_TIME))
+    assert queue.put(late)
+    assert queue.put(on_time)
+    assert take_all(queue, NOW + 3 * SECOND) == [on_time]
+
+
+def test_a_withdrawn_probe_of_a_failing_job_and_its_origin_makes_room_for_another(
+    queue: Queue,
+) -> None:
+    fail(queue, "fails")
+    open_origin(queue)
+    held = put(queue, "fails", 2)
+    for batch in held:
+        assert take_all(queue, NOW + SECOND) == [batch]
+        end(queue, [batch], None, NOW + SECOND)
+
+
+def test_a_job_is_not_forgotten_while_its_probe_waits_for_the_origin(queue: Queue) -> None:
+    fail(queue, "fails")
+    open_origin(queue)
+    put(queue, "well", priority=9)
+    put(queue, "fails")
+    now_us = NOW
+    for _ in range(20):
+        probe, now_us = next_probe(queue)
+        end(queue, [probe], Verdict.UNREACHED, now_us)
+        put(queue, "well", priority=9)
+        assert [job.subject for job in queue.failing_jobs()]
+
+
 async def test_healthy_jobs_of_a_worker_are_on_time_beside_handlers_that_fail(world: World) -> None:
     async def answer(route: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
         failed = Failed(error="boom", http_status=500)
