@@ -44,7 +44,9 @@ FORECAST_S = 120  # half a million take about a minute
 FORECAST_EVERY_US = SECOND
 DECIDE_TURN = 60  # jobs decided about in one turn of the loop
 TURN = 20  # requests prepared in one turn of the loop
-ARMED_PER_JOB = 1_000  # beyond it retries and requested runs of the job are held back
+ARMED_PER_JOB = 20_000  # beyond it retries and requested runs of the job are held back
+ARMED_BYTES_PER_JOB = 64 << 20  # and beyond that, by their requests
+ARMED_AT_LEAST = 100
 ARMED_SINGLY = 50  # places beside, for what comes singly: a trigger passes a backlog of backfills
 AT_ONCE = 2  # batches under way when time is short
 BEHIND_AT_ONCE = 4  # and when it has run out: most of what a batch takes is waiting
@@ -194,9 +196,18 @@ class Arm:
             return
         self._released_us = now_us
         for job_id in tuple(self._retries.held_jobs):
-            room = ARMED_PER_JOB - self._context.unfinished.count_armed(job_id)
-            if room >= ARMED_PER_JOB // 2:
+            most = self._most_armed(job_id)
+            room = most - self._context.unfinished.count_armed(job_id)
+            if room >= most // 2:
                 self._retries.release(job_id, room)
+
+    def _most_armed(self, job_id: UUID) -> int:
+        """How many runs of a job may be armed at a time. Its requests are about equally long."""
+        sample = self._context.unfinished.any_armed(job_id)
+        if sample is None:
+            return ARMED_PER_JOB
+        fitting = ARMED_BYTES_PER_JOB // max(len(sample.prepared.content), 1)
+        return min(max(fitting, ARMED_AT_LEAST), ARMED_PER_JOB)
 
     def _hold_back(self, waiting: Sequence[Retry]) -> list[Retry]:
         """Those that are to be claimed. The others wait until their job has room: a backlog of one
@@ -207,7 +218,7 @@ class Arm:
         unfinished = self._context.unfinished
         together = Counter([retry.key.job_id for retry in waiting])
         room = {
-            job_id: ARMED_PER_JOB
+            job_id: self._most_armed(job_id)
             + (ARMED_SINGLY if count <= ARMED_SINGLY else 0)
             - unfinished.count_armed(job_id)
             for job_id, count in together.items()

@@ -120,6 +120,13 @@ class Unfinished:
             return 0 if alone.is_live else 1
         return len(self._armed.get(job_id, ()))
 
+    def any_armed(self, job_id: UUID) -> ArmedRun | None:
+        """One of the armed runs of a job, if there are any."""
+        alone = self._alone.get(job_id)
+        if alone is not None:
+            return None if alone.is_live else alone
+        return next(iter(self._armed.get(job_id, {}).values()), None)
+
     def job_ids(self) -> Iterable[UUID]:
         """The jobs with anything armed or live: some of them twice."""
         return chain(self._alone, self._armed, self._live)

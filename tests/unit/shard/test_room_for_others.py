@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 from tests.unit.shard.world import START_US, World
 
@@ -12,9 +13,16 @@ from wheelsched.core.model import Job, RunKey, RunState, Trigger
 from wheelsched.core.outcome import Failed, Outcome, Succeeded
 from wheelsched.core.policy import OnOverlap, OverlapPolicy, RetryPolicy
 from wheelsched.ports import Callback, RequestedRun, Route
-from wheelsched.shard.arm import ARMED_PER_JOB, Arm
+from wheelsched.shard import arm
+from wheelsched.shard.arm import ARMED_AT_LEAST, Arm
 
+ARMED_PER_JOB = 1_000
 BACKLOG = 3 * ARMED_PER_JOB
+
+
+@pytest.fixture(autouse=True)
+def small_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arm, "ARMED_PER_JOB", ARMED_PER_JOB)
 
 
 async def request(world: World, job: Job, count: int) -> None:
@@ -130,3 +138,21 @@ async def test_a_trigger_passes_a_backlog(world: World) -> None:
     (key,) = await world.store.history.request(world.caller, [asked])
     await world.advance(30)
     assert world.keys[key] == 1
+
+
+async def test_of_long_requests_fewer_are_armed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang(world)
+    payload = Raw(b'"' + b"x" * (256 << 10) + b'"')
+    hog = await world.register("+5000", "hog", timeout_us=20_000 * SECOND, payload=payload)
+    shard = world.start()
+    await world.advance(1)
+    await request(world, hog, 1)
+    await world.advance(1)
+    await request(world, hog, 2)
+    await world.advance(1)
+    monkeypatch.setattr(arm, "ARMED_BYTES_PER_JOB", 32 << 20)
+    await request(world, hog, BACKLOG)
+    await world.advance(20)
+    assert ARMED_AT_LEAST <= shard.vitals.runs.armed <= 130
