@@ -145,6 +145,7 @@ class ShardConfig(Struct, frozen=True, kw_only=True):
     refresh_us: int = MINUTE
     confirm_us: int = 250 * MILLISECOND  # between two proofs that no hint is missing
     watch_us: int = SECOND  # between two looks at runs that workers or other shards have in hand
+    overdue_us: int = 5 * SECOND  # between two looks at what is due and not armed
     lead: LeadConfig = LeadConfig()
     fairness: FairnessConfig = FairnessConfig()
     max_armed: int = 1_000_000  # runs that are armed and wait for their time, in all

@@ -227,9 +227,9 @@ async def test_a_takeover_frees_the_partitions_and_the_epoch_grows(bench: Bench)
     await bench.expire_holder()
     await bench.take_over(bench.lease)
     rows = await bench.lease.fetch(QUERIES["acquire"], bench.candidate, 1, [7])
-    assert [tuple(row) for row in rows] == [(7, 2)]
+    assert [tuple(row) for row in rows] == [(7, 2, 0)]
     replay = await bench.lease.fetch(QUERIES["acquire"], bench.candidate, 1, [7])
-    assert [tuple(row) for row in replay] == [(7, 2)]
+    assert [tuple(row) for row in replay] == [(7, 2, 0)]
 
 
 async def test_a_claim_cut_off_before_its_commit_leaves_the_timer(bench: Bench) -> None:

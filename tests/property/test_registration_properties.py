@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wheelsched.core.explain import explain
 from wheelsched.core.schedule import Spec, compile_schedule, first_due_us, parse
-from wheelsched.errors import InvalidField, ScheduleNeverFires
+from wheelsched.errors import InvalidDocument, InvalidField, ScheduleNeverFires
 
 NOW = 1_794_800_000 * 1_000_000
 JOB = UUID(int=1)
@@ -64,11 +64,14 @@ objects = st.dictionaries(
 )
 
 
-def parsed(schedule: object, timezone: str, jitter: str) -> Spec | InvalidField:
+def parsed(schedule: object, timezone: str, jitter: str) -> Spec | tuple[InvalidField, ...]:
+    """The spec of a schedule, or everything that is wrong with it."""
     try:
         return parse(schedule, timezone=timezone, jitter=jitter, now_us=NOW)
     except InvalidField as error:
-        return error
+        return (error,)
+    except InvalidDocument as error:
+        return error.errors
 
 
 @given(
@@ -87,9 +90,10 @@ def parsed(schedule: object, timezone: str, jitter: str) -> Spec | InvalidField:
 )
 def test_anything_is_accepted_or_refused(schedule: object, timezone: str, jitter: str) -> None:
     spec = parsed(schedule, timezone, jitter)
-    if isinstance(spec, InvalidField):
-        assert spec.pointer.startswith(("/schedule", "/jitter"))
-        assert len(str(spec)) < 1_000
+    if isinstance(spec, tuple):
+        assert spec
+        assert all(error.pointer.startswith(("/schedule", "/jitter")) for error in spec)
+        assert all(len(str(error)) < 1_000 for error in spec)
         return
     compiled = compile_schedule(spec, JOB, NOW)
     is_hashed = spec.kind == "cron" and "H" in spec.expression

@@ -19,6 +19,7 @@ SELDOM = ShardConfig(
     refresh_us=8 * MINUTE,
     confirm_us=MINUTE,
     watch_us=MINUTE,
+    overdue_us=MINUTE,
 )
 
 

@@ -6,14 +6,11 @@ timer that it forgot, or never read, counts.
 
 import structlog
 
-from wheelsched.core.duration import SECOND
 from wheelsched.core.overdue import lateness_of
 from wheelsched.errors import StoreError
 from wheelsched.shard.context import Context
 
 log = structlog.get_logger("wheelsched.shard")
-
-EVERY_NS = 5 * SECOND * 1_000
 
 
 class Overdue:
@@ -27,7 +24,7 @@ class Overdue:
         store, tenure = self._context.vitals.store, self._context.tenure
         store.unarmed_read_at_us = tenure.now_us()
         while True:
-            await self._context.clock.sleep(EVERY_NS)
+            await self._context.clock.sleep(self._context.config.overdue_us * 1_000)
             try:
                 await self._look()
             except StoreError as error:
