@@ -21,7 +21,16 @@ from msgspec.structs import replace
 
 from wheelsched.core import misfire
 from wheelsched.core.compile import compile_schedule
-from wheelsched.core.model import UNFINISHED_STATES, Job, Lane, Run, RunKey, RunState, Trigger
+from wheelsched.core.model import (
+    UNFINISHED_STATES,
+    Job,
+    JobState,
+    Lane,
+    Run,
+    RunKey,
+    RunState,
+    Trigger,
+)
 from wheelsched.core.partition import partition_of
 from wheelsched.ports import Adoption, Checked, Retry
 from wheelsched.shard.armed import SOON_US, ArmedRun
@@ -246,20 +255,23 @@ class TakeUp:
     def _prepare_one(self, job: Job, run: Run, token: int, now_us: int) -> ArmedRun | Ruling:
         """What is known not to have been sent goes by its misfire policy; the rest is sent."""
         adopted = replace(run, lane=adopted_lane(run, job, now_us), token=token)
-        if self._may_misfire(run):
+        if self._may_misfire(job, run):
             schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)
             reason = misfire.skip_reason(job.misfire, schedule, run.due_us, now_us)
             if reason is not None:
                 return Ruling(key=run.key, token=token, state=RunState.SKIPPED, skip_reason=reason)
         return self._preparation.prepare(job, adopted, token)
 
-    def _may_misfire(self, run: Run) -> bool:
+    def _may_misfire(self, job: Job, run: Run) -> bool:
         """Whether a run was armed for its due time, and left unsent by a shard that released it.
 
-        In the late lane is what misfire has decided about before, or a person has retried.
+        In the late lane is what misfire has decided about before, or a person has retried. Of a job
+        that was paused or edited since, nobody knows whether a later due time fires.
         """
         return (
             run.state is RunState.ARMED
+            and job.state is JobState.ACTIVE
+            and job.updated_at_us <= run.due_us
             and run.trigger is Trigger.SCHEDULE
             and run.lane is Lane.ON_TIME
             and not run.has_begun

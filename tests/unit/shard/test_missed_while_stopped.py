@@ -81,3 +81,21 @@ async def test_what_a_crash_left_is_sent_however_late(world: World) -> None:
     world.start("b")
     await world.advance(10)
     assert missed_s(world, misfire)
+
+
+async def test_a_run_from_before_a_pause_is_sent(world: World) -> None:
+    """No later due time of a paused job fires for it."""
+    misfire = MisfirePolicy(policy=OnMisfire.ONCE, grace_us=SECOND)
+    job = await world.register("* * * * * *", misfire=misfire)
+    world.start("a")
+    await world.advance(20.9)
+    await world.stop("a")
+    world.arrived.clear()
+    await world.advance(23.5 - world.now_s)
+    await world.store.jobs.pause(world.caller, job.job_id)
+    await world.advance(STOPPED_S)
+    world.start("b")
+    await world.advance(10)
+    reasons = {run.skip_reason for run in await world.runs(job)}
+    assert SkipReason.SUPERSEDED not in reasons
+    assert missed_s(world, misfire)
