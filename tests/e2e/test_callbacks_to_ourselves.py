@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -41,7 +42,7 @@ class Attacker:
 
     def __init__(self, stack: RunningStack) -> None:
         self.stack = stack
-        tenant = self.ask("POST", "/tenants", {"name": f"t{id(self)}", "job_quota": QUOTA}, "")
+        tenant = self.ask("POST", "/tenants", {"name": f"t{uuid4().hex}", "job_quota": QUOTA}, "")
         self.tenant_id = tenant["tenant_id"]
         asked = {"name": "weak", "scopes": ["read", "write"], "tenant_id": self.tenant_id}
         self.token = self.ask("POST", "/tokens", asked, "")["token"]

@@ -320,9 +320,9 @@ def backfill_leaves_one_out(_: Simulation) -> Iterator[None]:
     request = MemoryHistory.request
 
     async def request_less(
-        self: MemoryHistory, caller: Caller, runs: Sequence[RequestedRun]
+        self: MemoryHistory, caller: Caller, runs: Sequence[RequestedRun], most: int
     ) -> list[RunKey]:
-        return await request(self, caller, runs[:-1] if len(runs) > 1 else runs)
+        return await request(self, caller, runs[:-1] if len(runs) > 1 else runs, most)
 
     with patch.object(MemoryHistory, "request", request_less):
         yield

@@ -5,6 +5,7 @@ Invariant: a record reads well as plain text (`event: detail`) and carries the s
 """
 
 import logging
+import traceback
 from collections.abc import Mapping
 from typing import Final
 
@@ -21,13 +22,24 @@ def write(
     *,
     raised: BaseException | None = None,
 ) -> None:
-    """Log an event (`noun.verb`); with the traceback of `raised`, if given."""
+    """Log an event (`noun.verb`); with the traceback of `raised`, if given.
+
+    An exception may quote half a character, which no handler can write to a file.
+    """
+    if raised is not None:
+        trace = "".join(traceback.format_exception(raised))
+        if _writable(trace) != trace:
+            detail, raised = f"{detail}\n{trace}", None
     LOGGER.log(
         level,
         "%s: %s",
         event,
-        detail,
+        _writable(detail),
         exc_info=raised,
         extra={"event": event, **fields},
         stacklevel=2,
     )
+
+
+def _writable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
