@@ -180,6 +180,7 @@ def test_the_shards_are_shown(stack: RunningStack) -> None:
     (shard,) = stack.read("shards")["items"]
     assert len(shard["partitions"]) == 256
     assert (shard["armed"], shard["in_flight"]) != (None, None)
+    assert shard["unready_partitions"] == 0
     assert "held" in stack.run("shards")
 
 

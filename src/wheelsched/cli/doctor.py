@@ -41,7 +41,7 @@ def doctor(
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check API, dead runs, breakers, database, schema, clock, leases, hints and disk.
+    """Check API, dead runs, breakers, database, schema, clock, leases, arming, hints and disk.
 
     Without --database-url only the API and the disk of the embedded database are checked.
     """
