@@ -14,11 +14,11 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from wheelsched.api.judging import Judging, zone_of
-from wheelsched.api.problem_list import ProblemList
 from wheelsched.api.targets import keep_hidden
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.labels import check_name, check_tags
 from wheelsched.core.model import Job, JobState
+from wheelsched.core.problem_list import ProblemList
 from wheelsched.core.relative import absolute
 from wheelsched.core.schedule import first_due_us
 from wheelsched.core.state import JobEvent, move_job

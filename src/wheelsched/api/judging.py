@@ -17,7 +17,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wheelsched.api.problem_list import ProblemList
 from wheelsched.api.targets import judge_target
 from wheelsched.core import cron
 from wheelsched.core.acceptance import check_jitter
@@ -25,6 +24,7 @@ from wheelsched.core.duration import parse_duration
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.idempotency import check_template
 from wheelsched.core.model import DEFAULT_IDEMPOTENCY_KEY, Target
+from wheelsched.core.problem_list import ProblemList
 from wheelsched.core.schedule import Spec, first_due_us, one_off_like, parse
 from wheelsched.core.written import Policies, read_policies
 from wheelsched.wire.job import (

@@ -6,10 +6,10 @@ address is written out. Where a name leads is decided at each connection.
 
 from msgspec.structs import replace
 
-from wheelsched.api.problem_list import ProblemList
 from wheelsched.core.egress import EgressRules
 from wheelsched.core.fields import escaped, shown
 from wheelsched.core.model import Target
+from wheelsched.core.problem_list import ProblemList
 from wheelsched.core.sensitive import MASK, masked_names, restore_headers
 from wheelsched.core.target import (
     HEADERS_POINTER,
