@@ -1,6 +1,12 @@
-# Every target sets up what it needs in .venv, and is quick the second time.
+# Every target sets up what it needs in .venv, and is quick the second time. PYTHON=python3.12 takes
+# another interpreter, which has an environment of its own.
 PYTHON ?= python3
+ifneq ($(PYTHON),python3)
+override PYTHON := $(shell .ci/interpreters $(PYTHON))
+VENV   ?= .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+endif
 VENV   ?= .venv
+VENV   := $(VENV)
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 export PATH := $(abspath $(BIN)):$(PATH)
@@ -10,8 +16,8 @@ EXTENSION := setup.py $(wildcard src/wheelsched/*.pyx src/wheelsched/aio/*.pyx \
 WHEEL_TESTS := tests/unit/wheel tests/unit/aio tests/property/test_wheel.py tests/property/test_aio.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-asan test-postgres sim faults fuzz audit bench bench-full bench-peers
-.PHONY: lint types dist check clean
+.PHONY: help setup proto demo quick test proof test-long test-asan test-postgres test-ha sim faults fuzz audit bench bench-full bench-peers
+.PHONY: lint types dist wheels check clean walk test-package test-interpreters
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -22,7 +28,7 @@ $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --group build
-	$(BIN)/python -m pip install --quiet --no-build-isolation --group dev --editable .
+	$(BIN)/python -m pip install --quiet --no-build-isolation --group dev --editable '.[server]'
 	@touch $@
 
 # An installation builds the extension itself: what is older than it is built.
@@ -30,17 +36,43 @@ $(VENV)/.built: $(VENV)/.installed $(EXTENSION)
 	@test -z "$$(find $(EXTENSION) -newer $<)" || $(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
+proto: setup ## derive the gRPC descriptor and stub from src/wheelsched/v1/dispatcher.proto
+	cd src && ../$(BIN)/python -m grpc_tools.protoc -I. --pyi_out=. \
+	--descriptor_set_out=wheelsched/v1/dispatcher.binpb wheelsched/v1/dispatcher.proto
+
 demo: setup ## 20,000 jobs at one instant, a shard killed in the middle, and what arrived
 	$(BIN)/wheelsched demo
 
 # Two more than there are cores: what waits for a lease to end needs none. The order is that of
 # `tests/conftest.py`: the longest first.
-WORKERS := $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
-test: setup ## the tests, ten minutes on two cores
-	$(PYTEST) -m "not long" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+CORES   := $(shell nproc 2>/dev/null || echo 2)
+SPREAD  := -n $(shell expr $(CORES) + 2) --dist loadfile --no-loadscope-reorder
+IN_TEST := not long and (smoke or not proof)
+PATIENT := -o timeout=1200  # a test that takes a minute may take ten on a busy machine
+
+quick: setup ## the unit tests, a minute on two cores
+	$(PYTEST) -m "$(IN_TEST)" -n $(CORES) --dist loadfile tests/unit
+
+test: setup ## the tests, four minutes on two cores
+	$(PYTEST) -m "$(IN_TEST)" $(SPREAD)
+
+proof: setup ## what takes longer: the soak, simulated clusters, faults and processes; see CONTRIBUTING.md
+	$(PYTEST) -m "proof and not smoke and not long" $(PATIENT) $(SPREAD)
+
+walk: setup ## the path of one run through the code: module, function, in order
+	@$(BIN)/python -m tests.walk
 
 test-long: setup ## the tests with many more cases each: hours
 	HYPOTHESIS_PROFILE=long $(PYTEST)
+
+# The wheel is compiled, and the package is built, for each interpreter anew.
+test-package: setup ## the tests of the timing wheel and of the packages, for PYTHON=python3.12
+	$(PYTEST) -m "not long" $(PATIENT) $(SPREAD) $(WHEEL_TESTS) tests/e2e/test_packaging.py
+
+test-interpreters: ## test-package on every interpreter of this machine but the default one
+	@set -e; default=$$($(PYTHON) -c 'import sys; print("python%d.%d" % sys.version_info[:2])'); \
+	for python in $$(.ci/interpreters); do \
+	case $$python in */$$default) ;; *) $(MAKE) PYTHON=$$python test-package;; esac; done
 
 test-postgres: setup ## the store's tests on Postgres 15 to 18, ten minutes each; VERSIONS="15 17"
 	$(BIN)/python -m tests.servers $(VERSIONS)
@@ -65,6 +97,10 @@ faults: setup ## every fault on real processes, 40 minutes; ONLY=SIGSTOP SOAK=36
 	FAULTS_SOAK=$(or $(SOAK),180) FAULTS_HOT=$(or $(HOT),100000) \
 	FAULTS_MILLION=$(or $(MILLION),1000000) FAULTS_BACKLOG=$(or $(BACKLOG),100000) \
 	$(BIN)/python -m tests.faults --only "$(ONLY)" --table build/faults.md
+
+test-ha: setup ## Postgres that fails over: Patroni, etcd and three servers, 20 minutes; ONLY=frozen
+	$(BIN)/python -m tests.ha --only "$(ONLY)" --table build/ha.md
+	$(PYTEST) -m long tests/ha/test_mutants.py
 
 # Minutes find little that the tests do not; SECONDS=3600 is a night for all of them.
 FUZZ := bodies job patch bulk schedule small callback
@@ -95,10 +131,11 @@ bench: setup ## the benchmarks, some minutes; ONLY=wheel runs one of them
 
 # Each goes on when the one before has missed a target or failed; what it left is in results/.
 bench-full: setup ## the benchmarks at the sizes they are designed for: hours, and 20 GB of disk
-	-$(BENCH) bench_wheel.py bench_loop.py bench_calls.py bench_schedule.py bench_dispatch.py
+	-$(BENCH) bench_wheel.py bench_loop.py bench_calls.py bench_schedule.py bench_dispatch.py bench_link.py
 	-export WHEELSCHED_BENCH_TIMERS=2000000 WHEELSCHED_BENCH_RUNS=100000; $(BENCH) bench_store.py
 	-export WHEELSCHED_BENCH_RUNS=20000,100000,500000; $(BENCH) bench_hot_second.py
 	-export WHEELSCHED_BENCH_SECONDS=60; $(BENCH) bench_lateness.py
+	-export WHEELSCHED_BENCH_RUNS=20000,100000 WHEELSCHED_BENCH_SECONDS=60; $(BENCH) bench_queues.py
 	-export WHEELSCHED_BENCH_RATE=2800 WHEELSCHED_BENCH_SECONDS=300; $(BENCH) bench_steady.py
 	-export WHEELSCHED_BENCH_TIMERS=167000; $(BENCH) bench_takeover.py
 	-$(BENCH) bench_api.py bench_reads.py
@@ -138,10 +175,19 @@ dist: setup ## build the sdist and the wheel
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist
 
-check: setup ## what CI runs
+wheels: setup ## the sdist, and a wheel for each interpreter of this machine
+	rm -rf dist build/wheels
+	$(BIN)/python -m build --no-isolation --sdist --outdir dist
+	set -e; for python in $$(.ci/interpreters); do \
+	$$python -m venv --clear build/wheels; \
+	build/wheels/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist dist/*.tar.gz; done
+	@ls dist
+
+check: setup ## what CI runs: lint, types, packages, test and proof, in 15 minutes on two cores
 	$(MAKE) --jobs=2 --output-sync types dist lint
 	$(MAKE) test
+	$(MAKE) proof
 
 clean: ## remove everything that was built
-	rm -rf $(VENV) build dist src/*.egg-info
+	rm -rf .venv .venv-* build dist src/*.egg-info
 	find src -name '*.so' -delete -o -name '*.c' -delete

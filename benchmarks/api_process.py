@@ -14,7 +14,7 @@ import aiohttp
 
 from stack import free_port
 
-API = [sys.executable, "-m", "wheelsched", "api", "--egress-allow", "127.0.0.0/8"]
+API = ["-m", "wheelsched", "api", "--egress-allow", "127.0.0.0/8"]
 TICKS = os.sysconf("SC_CLK_TCK")
 PATIENCE_S = 60
 
@@ -27,11 +27,14 @@ class ApiProcess(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def running_api(database_url: str, niceness: int = 0) -> AsyncIterator[ApiProcess]:
-    """An API of this machine's programs, ready."""
+async def running_api(
+    database_url: str, niceness: int = 0, python: str = sys.executable
+) -> AsyncIterator[ApiProcess]:
+    """An API of this machine's programs, ready; of another installation with its `python`."""
     port = free_port()
     address = ["--listen", f"127.0.0.1:{port}", "--log-level", "warning"]
-    command = ["nice", "-n", str(niceness), *API, "--database-url", database_url, *address]
+    api_command = [python, *API, "--database-url", database_url, *address]
+    command = ["nice", "-n", str(niceness), *api_command]
     process = subprocess.Popen(command)  # `nice` becomes what it starts
     try:
         api = ApiProcess(f"http://127.0.0.1:{port}", process.pid)

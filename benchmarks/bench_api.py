@@ -26,7 +26,7 @@ import pytest
 from api_process import Spent, running_api
 from report import Record, Target
 from stack import durable_server
-from wheelsched.store.migrate import migrate
+from wheelsched.store.schema.migrate import migrate
 
 OURS = "api"
 JOBS = int(os.environ.get("WHEELSCHED_BENCH_JOBS", "5000"))  # of one call

@@ -24,7 +24,7 @@ from api_process import running_api
 from clients import Seen
 from report import Record, Target
 from stack import HERE, PATIENCE_S, Stack, now_us, quantile, repeated, running_stack
-from wheelsched.daemon.up import BESIDE_SHARDS
+from wheelsched.daemon.up import API_NICENESS
 
 OURS = "with clients"
 IDLE = "alone"
@@ -100,7 +100,7 @@ async def measure(stack: Stack, url: str, seen: Seen) -> tuple[list[int], set[st
 async def test_load(record: Record) -> None:
     record.targets = TARGETS
     seen = Seen({}, [])
-    async with running_stack() as stack, running_api(stack.url, BESIDE_SHARDS) as api:
+    async with running_stack() as stack, running_api(stack.url, API_NICENESS) as api:
         starts_us, expected = await measure(stack, api.url, seen)
         arrivals = stack.stop()
     lateness_us: dict[str, list[int]] = {IDLE: [], OURS: []}

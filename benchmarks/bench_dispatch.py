@@ -25,11 +25,11 @@ import uvloop
 
 from report import Record, Target
 from wheelsched.config import DispatchConfig, EgressConfig
-from wheelsched.core.egress import LOOPBACK
+from wheelsched.core.model import HttpTarget as JobTarget
 from wheelsched.core.model import RunKey, Trigger
-from wheelsched.core.model import Target as JobTarget
 from wheelsched.core.outcome import Succeeded
-from wheelsched.dispatch.http import HttpDispatcher
+from wheelsched.core.targets.egress import LOOPBACK
+from wheelsched.delivery.http.dispatcher import HttpDispatcher
 from wheelsched.ports import Callback, Prepared
 from wheelsched.wire.callback import decode_elements, encode_answers
 

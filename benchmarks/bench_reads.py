@@ -1,21 +1,32 @@
 """Reads over REST against a bare loop of asyncpg and msgspec on the same rows, in one run.
 
 make bench ONLY=reads
+WHEELSCHED_BENCH_BEFORE=<another checkout>/.venv/bin/python make bench ONLY=reads
 
 A durable Postgres with 100,000 jobs, the API in a process of its own, and 200 connections that each
-ask again as soon as they are answered: for a page of 100 jobs, or for one job. The floor reads the
-same rows as the same role in the same kind of transaction, with as many connections to the database
-as the API has, and encodes what it read; nothing is routed, authenticated or compiled. Both take
-turns. What counts is CPU time: of the API for each answer, of this process for each read of the
-floor. Wall time depends on who else uses the machine.
+ask again as soon as they are answered: for the first page of 100 jobs, for all pages one after the
+other (more than the API keeps encoded), for one of 100 jobs, or for any job. The floor reads the
+same rows as the same role by the same statement, with as many connections to the database as the
+API has, and encodes what it read; nothing is routed, authenticated, compiled or kept. All sides
+take turns. What counts is CPU time: of the API for each answer, of this process for each read of
+the floor. Wall time depends on who else uses the machine.
+
+With `WHEELSCHED_BENCH_BEFORE` the API of that installation takes its turns too, on a database of
+its own on the same server.
 """
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import cycle
 from random import Random
+from urllib.parse import urlsplit, urlunsplit
 
+import aiohttp
 import asyncpg
 import msgspec
 import pytest
@@ -23,17 +34,17 @@ import pytest
 from api_process import ApiProcess, Spent, running_api
 from filling import Filling, fill
 from report import Record, Target
-from stack import durable_server, now_us, quantile
+from stack import Server, durable_server, now_us, quantile
 from wheelsched.config import StoreConfig
 from wheelsched.daemon.api import LOCAL_TENANT_ID
-from wheelsched.ports import Caller, JobFilter
-from wheelsched.store.database import Database
-from wheelsched.store.jobs import QUERIES
-from wheelsched.store.migrate import migrate
-from wheelsched.store.postgres import PostgresStore
+from wheelsched.ports import FIRST_JOB, Caller
+from wheelsched.store.connections.database import Database
+from wheelsched.store.for_api.jobs import QUERIES
 
 OURS = "api"
+BEFORE = "before"
 FLOOR = "asyncpg and msgspec"
+BEFORE_PYTHON = os.environ.get("WHEELSCHED_BENCH_BEFORE")
 JOBS = int(os.environ.get("WHEELSCHED_BENCH_JOBS", "100000"))
 SECONDS = float(os.environ.get("WHEELSCHED_BENCH_SECONDS", "3"))  # of a turn
 ROUNDS = int(os.environ.get("WHEELSCHED_BENCH_ROUNDS", "3"))
@@ -44,33 +55,106 @@ EVERY = "1h"
 SPAN_US = 3_600_000_000
 CALLER = Caller(LOCAL_TENANT_ID, "benchmark")
 
+FIRST_PAGE, ALL_PAGES, FEW_JOBS, ALL_JOBS = WORKLOADS = (
+    "first page of 100",
+    "all pages of 100",
+    "one of 100 jobs",
+    "any job",
+)
 TARGETS = [
-    Target("a page of 100 within 2× of the floor's CPU", "page of 100, CPU", JOBS, FLOOR, 0.5),
-    Target("one job within 5× of the floor's CPU", "one job, CPU", JOBS, FLOOR, 0.2),
+    Target("a page within 1× of the floor's CPU", f"{FIRST_PAGE}, CPU", JOBS, FLOOR, 1),
+    Target("one job within 5× of the floor's CPU", f"{FEW_JOBS}, CPU", JOBS, FLOOR, 0.2),
+    Target("a page for a fifth of the CPU of before", f"{FIRST_PAGE}, CPU", JOBS, BEFORE, 5),
 ]
 
 
-class Client:
-    """Connections that ask for one of some paths, over and over."""
+class Floor:
+    """The same rows, read and encoded."""
 
-    def __init__(self, api: ApiProcess) -> None:
-        _, _, port = api.url.rpartition(":")
-        self._port = int(port)
-        self._random = Random(1)
+    def __init__(self, database: Database, job_ids: list[str]) -> None:
+        self._database = database
+        self._job_ids = cycle(job_ids)
 
-    async def ask(self, paths: list[str], seconds: float) -> list[float]:
-        """How long each answer took."""
+    async def page(self) -> None:
+        filters = (None, None, "{}")
+        await self._read(QUERIES["list_jobs"], *FIRST_JOB, *filters, PAGE, None)
+
+    async def one(self) -> None:
+        await self._read(QUERIES["read_job"], next(self._job_ids))
+
+    async def _read(self, sql: str, *arguments: object) -> None:
+        rows = await self._database.fetch(sql, CALLER.tenant_id, *arguments)
+        assert rows
+        raw = {"fingerprint": None}
+        items = [{**row, **raw, "definition": msgspec.Raw(row["definition"])} for row in rows]
+        assert msgspec.json.encode({"items": items})
+
+
+class Side:
+    """One thing to read in one way: how many were read, and the CPU time that they took."""
+
+    def __init__(self, workload: str, name: str) -> None:
+        self.workload, self.name = workload, name
+        self.count, self.cpu_s, self.server_s, self.wall_s = 0, 0.0, 0.0, 0.0
+        self.took: list[float] = []
+
+    def report(self, record: Record) -> None:
+        record.add(f"{self.workload}, CPU", self.name, JOBS, self.cpu_s / self.count * 1e9)
+        record.add(f"{self.workload}, server", self.name, JOBS, self.server_s / self.count * 1e9)
+        record.add(self.workload, self.name, JOBS, self.count / self.wall_s, "1/s")
+        if self.took:
+            took = sorted(self.took)
+            record.add(f"{self.workload}, p50", self.name, JOBS, quantile(took, 0.5) * 1e9)
+            record.add(f"{self.workload}, p99", self.name, JOBS, quantile(took, 0.99) * 1e9)
+
+
+class Api:
+    """An API with its jobs, and the paths of each workload."""
+
+    def __init__(self, api: ApiProcess, pages: list[str], job_ids: list[str]) -> None:
+        self._api = api
+        few, many = job_ids[:PAGE], Random(1).sample(job_ids, len(job_ids))
+        self.few_jobs = few
+        self._paths: dict[str, Iterator[str]] = {
+            FIRST_PAGE: cycle(pages[:1]),
+            ALL_PAGES: cycle(pages),
+            FEW_JOBS: cycle(f"/jobs/{each}" for each in few),
+            ALL_JOBS: cycle(f"/jobs/{each}" for each in many),
+        }
+
+    @classmethod
+    async def read(cls, api: ApiProcess) -> "Api":
+        """Goes through the whole list once."""
+        pages, job_ids = [f"/jobs?limit={PAGE}"], []
+        async with aiohttp.ClientSession(api.url) as client:
+            while True:
+                async with client.get(f"/api/v1{pages[-1]}") as answer:
+                    page = msgspec.json.decode(await answer.read())
+                job_ids += [job["job_id"] for job in page["items"]]
+                if page["next_cursor"] is None:
+                    return cls(api, pages, job_ids)
+                pages.append(f"/jobs?limit={PAGE}&cursor={page['next_cursor']}")
+
+    async def take_turn(self, side: Side, postmaster: int) -> None:
+        before = Spent.now(self._api, postmaster)
+        until = time.perf_counter() + SECONDS
         took: list[float] = []
-        until = time.perf_counter() + seconds
+        paths = self._paths[side.workload]
         await asyncio.gather(*(self._ask_until(until, paths, took) for _ in range(CLIENTS)))
-        return sorted(took)
+        spent = Spent.now(self._api, postmaster).since(before)
+        side.count += len(took)
+        side.cpu_s += spent.api
+        side.server_s += spent.server
+        side.wall_s += spent.wall
+        side.took += took
 
-    async def _ask_until(self, until: float, paths: list[str], took: list[float]) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+    async def _ask_until(self, until: float, paths: Iterator[str], took: list[float]) -> None:
+        _, _, port = self._api.url.rpartition(":")
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
         try:
             while (begun := time.perf_counter()) < until:
-                path = self._random.choice(paths)
-                writer.write(f"GET /api/v1{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+                request = f"GET /api/v1{next(paths)} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+                writer.write(request.encode())
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
                 assert head.startswith("http/1.1 200"), head
                 length = head.partition("content-length: ")[2].partition("\r\n")[0]
@@ -80,93 +164,67 @@ class Client:
             writer.close()
 
 
-class Floor:
-    """The same rows, read and encoded."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._random = Random(1)
-
-    async def page(self) -> None:
-        await self._read(QUERIES["list_jobs"], "", None, None, "{}", PAGE)
-
-    async def one(self, job_ids: list[str]) -> None:
-        await self._read(QUERIES["get_job"], self._random.choice(job_ids))
-
-    async def _read(self, sql: str, *arguments: object) -> None:
-        async with self._database.tenant(CALLER) as connection:
-            rows = await connection.fetch(sql, *arguments)
-        items = [{**row, "definition": msgspec.Raw(row["definition"])} for row in rows]
-        assert msgspec.json.encode({"items": items})
-
-
-class Side:
-    """One thing to read in one way: how many were read, and the CPU time that they took."""
-
-    def __init__(self, workload: str, name: str) -> None:
-        self.workload, self.name = workload, name
-        self.count, self.cpu_s, self.wall_s = 0, 0.0, 0.0
-        self.took: list[float] = []
-
-    def add(self, count: int, cpu_s: float, wall_s: float) -> None:
-        self.count += count
-        self.cpu_s += cpu_s
-        self.wall_s += wall_s
-
-    def report(self, record: Record) -> None:
-        record.add(f"{self.workload}, CPU", self.name, JOBS, self.cpu_s / self.count * 1e9)
-        record.add(self.workload, self.name, JOBS, self.count / self.wall_s, "1/s")
-        if self.took:
-            took = sorted(self.took)
-            record.add(f"{self.workload}, p50", self.name, JOBS, quantile(took, 0.5) * 1e9)
-            record.add(f"{self.workload}, p99", self.name, JOBS, quantile(took, 0.99) * 1e9)
-
-
-async def ask(side: Side, client: Client, api: ApiProcess, paths: list[str]) -> None:
-    """A turn of the API."""
-    before = Spent.now(api, 0)
-    took = await client.ask(paths, SECONDS)
-    spent = Spent.now(api, 0).since(before)
-    side.add(len(took), spent.api, spent.wall)
-    side.took += took
-
-
-async def read(side: Side, once: Callable[[], Awaitable[None]]) -> None:
-    """A turn of the floor, with as many connections as the API has."""
-    begun, cpu_s, count = time.perf_counter(), time.process_time(), 0
+async def take_turn_of_floor(
+    side: Side, once: Callable[[], Awaitable[None]], postmaster: int
+) -> None:
+    """With as many connections as the API has."""
+    nobody = ApiProcess("", 0)
+    before, until = Spent.now(nobody, postmaster), time.perf_counter() + SECONDS
 
     async def repeat() -> None:
-        nonlocal count
-        while time.perf_counter() - begun < SECONDS:
+        while time.perf_counter() < until:
             await once()
-            count += 1
+            side.count += 1
 
     await asyncio.gather(*(repeat() for _ in range(CONNECTIONS)))
-    side.add(count, time.process_time() - cpu_s, time.perf_counter() - begun)
+    spent = Spent.now(nobody, postmaster).since(before)
+    side.cpu_s += spent.client
+    side.server_s += spent.server
+    side.wall_s += spent.wall
+
+
+def with_database(url: str, name: str) -> str:
+    """The address of another database on the same server."""
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+
+
+@asynccontextmanager
+async def filled_api(server: Server, name: str, python: str) -> AsyncIterator[Api]:
+    """The API of an installation, on a database of its own with all jobs."""
+    administration = await asyncpg.connect(server.url)
+    await administration.execute(f"CREATE DATABASE {name}")
+    await administration.close()
+    url = with_database(server.url, name)
+    migrate = [python, "-m", "wheelsched", "db", "migrate", "--database-url", url]
+    await asyncio.to_thread(subprocess.run, migrate, check=True, stdout=subprocess.DEVNULL)
+    async with running_api(url, python=python) as api:
+        owner = await asyncpg.connect(url, server_settings={"search_path": "wheelsched"})
+        await fill(owner, CALLER.tenant_id, 9, Filling(JOBS, EVERY, now_us(), SPAN_US))
+        await owner.close()
+        yield await Api.read(api)
 
 
 @pytest.mark.timeout(900)
 async def test_reads(record: Record) -> None:
     record.targets = TARGETS
-    page, one = "page of 100", "one job"
-    sides = {(what, who): Side(what, who) for what in (page, one) for who in (OURS, FLOOR)}
-    with durable_server() as server:
-        connection = await asyncpg.connect(server.url)
-        await migrate(connection)
-        await connection.close()
-        async with running_api(server.url) as api:
-            owner = StoreConfig(url=server.url, role="owner", command_timeout_ms=600_000)
-            async with await Database.open(owner) as database:
-                await fill(database, CALLER.tenant_id, 9, Filling(JOBS, EVERY, now_us(), SPAN_US))
-            async with await Database.open(StoreConfig(url=server.url, role="api")) as database:
-                client, floor = Client(api), Floor(database)
-                jobs = await PostgresStore(database).jobs.list_jobs(CALLER, JobFilter(), PAGE)
-                job_ids = [str(job.job_id) for job in jobs]
-                paths = {page: [f"/jobs?limit={PAGE}"], one: [f"/jobs/{each}" for each in job_ids]}
-                once = {page: floor.page, one: lambda: floor.one(job_ids)}
-                for _ in range(ROUNDS):
-                    for what in (page, one):
-                        await ask(sides[what, OURS], client, api, paths[what])
-                        await read(sides[what, FLOOR], once[what])
+    sides: dict[tuple[str, str], Side] = {}
+    async with AsyncExitStack() as stack:
+        server = stack.enter_context(durable_server())
+        apis = {OURS: await stack.enter_async_context(filled_api(server, "ours", sys.executable))}
+        if BEFORE_PYTHON is not None:
+            before = filled_api(server, "before", BEFORE_PYTHON)
+            apis[BEFORE] = await stack.enter_async_context(before)
+        config = StoreConfig(url=with_database(server.url, "ours"), role="api")
+        database = await stack.enter_async_context(await Database.open(config))
+        floor = Floor(database, apis[OURS].few_jobs)
+        floors = {FIRST_PAGE: floor.page, FEW_JOBS: floor.one}
+        for _ in range(ROUNDS):
+            for workload in WORKLOADS:
+                for name, api in apis.items():
+                    side = sides.setdefault((workload, name), Side(workload, name))
+                    await api.take_turn(side, server.pid)
+                if workload in floors:
+                    side = sides.setdefault((workload, FLOOR), Side(workload, FLOOR))
+                    await take_turn_of_floor(side, floors[workload], server.pid)
     for side in sides.values():
         side.report(record)

@@ -33,8 +33,8 @@ from filling import Filling
 from plots import plot_growth
 from report import Record, Target
 from stack import Stack, now_us, running_stack
-from wheelsched.store.queries import load_queries
-from wheelsched.store.timers import PostgresTimers
+from wheelsched.store.connections.queries import load_queries
+from wheelsched.store.for_shard.timers import PostgresTimers
 
 OURS = "wheelsched"
 JOBS = int(os.environ.get("WHEELSCHED_BENCH_JOBS", "200000"))

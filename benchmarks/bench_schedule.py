@@ -19,7 +19,9 @@ import pytest
 from croniter import croniter
 
 from report import Record, Target
-from wheelsched.core.schedule import Spec, compile_schedule, parse
+from wheelsched.schedule.compile import compile_schedule
+from wheelsched.schedule.parse import parse
+from wheelsched.schedule.spec import Spec
 
 OURS = "wheelsched"
 Side = Callable[[str], Callable[[], None]]

@@ -26,10 +26,10 @@ from msgspec import Raw
 
 from report import Record, Target
 from wheelsched.config import EmbeddedConfig, StoreConfig
+from wheelsched.core.model import HttpTarget as JobTarget
 from wheelsched.core.model import Job, RunKey, RunState
-from wheelsched.core.model import Target as JobTarget
 from wheelsched.core.partition import PARTITIONS
-from wheelsched.core.spec import Spec
+from wheelsched.embedded.postgres import EmbeddedPostgres
 from wheelsched.ports import (
     Caller,
     Claim,
@@ -40,11 +40,11 @@ from wheelsched.ports import (
     Settled,
     Tenant,
 )
-from wheelsched.store.database import PLANNING, Database
-from wheelsched.store.embedded import EmbeddedPostgres
-from wheelsched.store.migrate import migrate
+from wheelsched.schedule.spec import Spec
+from wheelsched.store.connections.database import PLANNING, Database
+from wheelsched.store.connections.queries import load_queries
 from wheelsched.store.postgres import PostgresStore
-from wheelsched.store.queries import load_queries
+from wheelsched.store.schema.migrate import migrate
 
 QUERIES = load_queries("timers.sql") | load_queries("outcomes.sql")
 OURS = "store"

@@ -5,10 +5,10 @@ from uuid import UUID
 
 from msgspec import Raw
 
-from wheelsched.core.every import interval_us
-from wheelsched.core.model import Job, Target
-from wheelsched.core.spec import Spec
-from wheelsched.store.database import Database
+from wheelsched.core.model import HttpTarget, Job
+from wheelsched.schedule.every import interval_us
+from wheelsched.schedule.spec import Spec
+from wheelsched.store.connections.connection import Connection
 from wheelsched.store.definition import encode_definition
 
 AT_ONCE = 500_000
@@ -57,28 +57,27 @@ class Filling(NamedTuple):
     batch: int = 1
 
 
-async def fill(database: Database, tenant_id: UUID, worker_port: int, filling: Filling) -> None:
+async def fill(connection: Connection, tenant_id: UUID, worker_port: int, filling: Filling) -> None:
     """Adds jobs. The names of two fillings differ as their intervals do."""
     template = _definition(tenant_id, worker_port, filling)
-    async with database.connection() as connection:
-        counted = "SELECT count(*) FROM jobs WHERE name LIKE $1"
-        prefix = f"every {filling.every}, "
-        before = await connection.fetchval(counted, f"{prefix}%", timeout=STATEMENT_S)
-        for first in range(before + 1, before + filling.jobs + 1, AT_ONCE):
-            last = min(first + AT_ONCE - 1, before + filling.jobs)
-            span = (filling.start_us, filling.span_us)
-            arguments = (first, last, tenant_id, *span, template, prefix)
-            await connection.execute(FILL, *arguments, timeout=STATEMENT_S)
-        interval = interval_us(filling.every)
-        await connection.execute(MOVE_ON, f"{prefix}%", interval, timeout=STATEMENT_S)
-        await connection.execute(
-            "INSERT INTO job_counts VALUES ($1, $2) ON CONFLICT (tenant_id)"
-            " DO UPDATE SET jobs = job_counts.jobs + excluded.jobs",
-            tenant_id,
-            filling.jobs,
-        )
-        for statement in ("VACUUM (ANALYZE) timers", "VACUUM (ANALYZE) jobs"):
-            await connection.execute(statement, timeout=STATEMENT_S)
+    counted = "SELECT count(*) FROM jobs WHERE name LIKE $1"
+    prefix = f"every {filling.every}, "
+    before = await connection.fetchval(counted, f"{prefix}%", timeout=STATEMENT_S)
+    for first in range(before + 1, before + filling.jobs + 1, AT_ONCE):
+        last = min(first + AT_ONCE - 1, before + filling.jobs)
+        span = (filling.start_us, filling.span_us)
+        arguments = (first, last, tenant_id, *span, template, prefix)
+        await connection.execute(FILL, *arguments, timeout=STATEMENT_S)
+    interval = interval_us(filling.every)
+    await connection.execute(MOVE_ON, f"{prefix}%", interval, timeout=STATEMENT_S)
+    await connection.execute(
+        "INSERT INTO job_counts VALUES ($1, $2) ON CONFLICT (tenant_id)"
+        " DO UPDATE SET jobs = job_counts.jobs + excluded.jobs",
+        tenant_id,
+        filling.jobs,
+    )
+    for statement in ("VACUUM (ANALYZE) timers", "VACUUM (ANALYZE) jobs"):
+        await connection.execute(statement, timeout=STATEMENT_S)
 
 
 def _definition(tenant_id: UUID, worker_port: int, filling: Filling) -> str:
@@ -90,7 +89,7 @@ def _definition(tenant_id: UUID, worker_port: int, filling: Filling) -> str:
         schedule=Raw(b'"every %s"' % filling.every.encode()),
         spec=Spec(kind="every", expression=filling.every),
         anchor_us=0,
-        target=Target(url=f"http://127.0.0.1:{worker_port}/", batch=filling.batch),
+        target=HttpTarget(url=f"http://127.0.0.1:{worker_port}/", batch=filling.batch),
         payload=Raw(b'{"report": "weekly"}'),
         created_at_us=0,
         updated_at_us=0,

@@ -28,6 +28,19 @@ def usage_of(pid: int) -> Usage:
     return Usage((user + system) / TICKS, sizes["VmHWM"] / 1_024, sizes["VmRSS"] / 1_024)
 
 
+def child_of(parent: int) -> int:
+    """The only child of a process."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = _fields(int(entry.name))
+            except OSError:
+                continue  # it ended meanwhile
+            if int(fields[1]) == parent:
+                return int(entry.name)
+    raise ProcessLookupError(parent)
+
+
 def tree_cpu_s(root: int) -> float:
     """CPU time of a process and all below it, those that have ended and were waited for too."""
     children: dict[int, list[int]] = defaultdict(list)

@@ -17,10 +17,11 @@ from uuid import UUID, uuid4
 from msgspec import Raw
 
 from wheelsched.config import EmbeddedConfig, StoreConfig
-from wheelsched.core.model import Job, RunKey, RunState, Target
+from wheelsched.core.model import HttpTarget, Job, RunKey, RunState
 from wheelsched.core.partition import PARTITIONS
-from wheelsched.core.spec import Spec
 from wheelsched.daemon.database import migrate_database
+from wheelsched.embedded.account import make_throwaway_home, server_account
+from wheelsched.embedded.postgres import EmbeddedPostgres
 from wheelsched.ports import (
     Caller,
     Claim,
@@ -32,9 +33,8 @@ from wheelsched.ports import (
     Settled,
     Tenant,
 )
-from wheelsched.store.account import make_throwaway_home, server_account
-from wheelsched.store.database import Database
-from wheelsched.store.embedded import EmbeddedPostgres
+from wheelsched.schedule.spec import Spec
+from wheelsched.store.connections.database import Database
 from wheelsched.store.postgres import PostgresStore
 
 BATCH = 1_000
@@ -68,7 +68,7 @@ class Measured:
             schedule=Raw(b'"* * * * *"'),
             spec=Spec(kind="cron", expression="* * * * *", timezone="UTC"),
             anchor_us=self._start_us,
-            target=Target(url="https://example.org/hooks/report"),
+            target=HttpTarget(url="https://example.org/hooks/report"),
             payload=Raw(b'{"report": "weekly"}'),
             created_at_us=self._start_us,
             updated_at_us=self._start_us,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -20,19 +21,22 @@ import asyncpg
 from msgspec import Raw
 
 from filling import Filling, fill
-from processes import Usage, tree_cpu_s, usage_of
+from processes import Usage, child_of, tree_cpu_s, usage_of
+from puller import FILE, QUEUE
 from wheelsched.config import EmbeddedConfig, StoreConfig
-from wheelsched.core.model import Job, RunKey, Target, format_run_id
-from wheelsched.core.spec import Spec
+from wheelsched.core.model import HttpTarget, Job, QueueTarget, RunKey, Target, format_run_id
+from wheelsched.daemon.api import LOCAL_TENANT_ID
+from wheelsched.embedded.postgres import EmbeddedPostgres
 from wheelsched.ports import Caller, Registration, Tenant
-from wheelsched.store.database import Database
-from wheelsched.store.embedded import EmbeddedPostgres
-from wheelsched.store.migrate import migrate
+from wheelsched.schedule.spec import Spec
+from wheelsched.store.connections.database import Database
 from wheelsched.store.postgres import PostgresStore
-from wheelsched.store.retention import Retention
+from wheelsched.store.schema.migrate import migrate
+from wheelsched.store.schema.retention import Retention
 
 HERE = Path(__file__).parent
 SHARD = [sys.executable, "-m", "wheelsched", "shard", "--egress-allow", "127.0.0.0/8"]
+LINKED = [*SHARD, "--link", "127.0.0.1:0"]
 REGISTERED_AT_ONCE = 10_000
 PATIENCE_S = 900
 Number = TypeVar("Number", int, float)
@@ -75,13 +79,13 @@ class Stack:
         self._database = database
         self._store = PostgresStore(database)
         self._port = worker_port
-        self._caller = Caller(uuid4(), "benchmark")
-        self._sink: subprocess.Popen[bytes] | None = None
+        self._caller = Caller(LOCAL_TENANT_ID, "benchmark")  # which an API without tokens serves
+        self._worker: subprocess.Popen[bytes] | None = None
         self._shards: list[subprocess.Popen[bytes]] = []
         self._probe = ""
 
-    async def start(self) -> None:
-        """Starts the worker, and makes a tenant for what will be registered."""
+    async def make_tenant(self) -> None:
+        """Makes a tenant for what will be registered."""
         tenant = Tenant(
             tenant_id=self._caller.tenant_id,
             name="benchmark",
@@ -90,23 +94,46 @@ class Stack:
             created_at_us=now_us(),
         )
         await self._store.tenants.create("benchmark", tenant)
-        self._sink = subprocess.Popen(
-            [sys.executable, HERE / "sink.py", str(self._port), self._server.directory / "arrivals"]
-        )
 
-    async def start_shard(self) -> None:
+    def start_sink(self) -> None:
+        """Starts a worker that is called over HTTP."""
+        self._start_worker(HERE / "sink.py", self._port, self._arrivals)
+
+    def start_puller(self, api_url: str, concurrency: int) -> int:
+        """Starts a worker that pulls from an API; its process."""
+        options = ["--queue", QUEUE, "--url", api_url, "--concurrency", concurrency]
+        return self._start_worker("-m", "wheelsched", "worker", "puller:worker", *options)
+
+    async def start_scheduler(self, concurrency: int) -> int:
+        """Starts a program that is shard and worker; its process, when it owns everything."""
+        process_id = self._start_worker(HERE / "puller.py", self.url, concurrency)
+        await self._until_owned(1)
+        return process_id
+
+    def _start_worker(self, *command: object) -> int:
+        self._worker = subprocess.Popen(
+            [sys.executable, *map(str, command)],
+            cwd=HERE,
+            env={**os.environ, FILE: str(self._arrivals)},
+        )
+        return self._worker.pid
+
+    async def start_shard(self, command: Sequence[str] = SHARD) -> None:
         """Starts a further shard, and waits until all have their share of everything."""
         self._probe = f"127.0.0.1:{free_port()}"
-        command = [*SHARD, "--database-url", self._server.url, "--probe", self._probe]
-        self._shards.append(subprocess.Popen(command))
+        options = ["--database-url", self._server.url, "--probe", self._probe]
+        self._shards.append(subprocess.Popen([*command, *options]))
+        await self._until_owned(len(self._shards))
+
+    async def _until_owned(self, shards: int) -> None:
         # Placement is by chance: no share is far from even.
-        least = 256 // len(self._shards) // 2
+        least = 256 // shards // 2
         await self._until(
             "WITH shares AS (SELECT count(*) AS owned FROM partitions"
             " WHERE owner IS NOT NULL GROUP BY owner)"
             " SELECT coalesce(sum(owned), 0) = 256 AND count(*) = $1 AND min(owned) >= $2"
             " FROM shares",
-            len(self._shards),
+            shards,
             least,
         )
 
@@ -114,6 +141,12 @@ class Stack:
         """Ends the shard that was started last, and waits until it is gone."""
         shard = self._shards.pop()
         shard.send_signal(sent)
+        shard.wait(PATIENCE_S)
+
+    def kill_shard(self) -> None:
+        """Kills the shard that was started last; its parent ends as it did."""
+        shard = self._shards.pop()
+        os.kill(child_of(shard.pid), signal.SIGKILL)
         shard.wait(PATIENCE_S)
 
     async def partitions_of_last(self) -> set[int]:
@@ -136,7 +169,8 @@ class Stack:
 
     async def fill(self, filling: Filling) -> None:
         """Registers many jobs by the database alone."""
-        await fill(self._database, self._caller.tenant_id, self._port, filling)
+        async with self._database.connection() as connection:
+            await fill(connection, self._caller.tenant_id, self._port, filling)
 
     async def until_first_start(self, after_us: int) -> int:
         """Waits for the first run that was started after a time; when that was."""
@@ -157,9 +191,13 @@ class Stack:
     def database(self) -> Database:
         return self._database
 
-    async def register(self, dues_us: Sequence[int], *, batch: int) -> set[str]:
+    async def register(
+        self, dues_us: Sequence[int], *, batch: int = 1, is_queued: bool = False
+    ) -> set[str]:
         """Registers a one-off for each due time, and gives the ids of their runs."""
-        target = Target(url=f"http://127.0.0.1:{self._port}/", batch=batch)
+        target: Target = HttpTarget(url=f"http://127.0.0.1:{self._port}/", batch=batch)
+        if is_queued:
+            target = QueueTarget(queue=QUEUE)
         expected: set[str] = set()
         for start in range(0, len(dues_us), REGISTERED_AT_ONCE):
             part = dues_us[start : start + REGISTERED_AT_ONCE]
@@ -180,14 +218,23 @@ class Stack:
         assert ended >= count, "the shard has counted ends that are not written"
         return settled_us
 
+    async def until_written(self, count: int) -> None:
+        """Waits until the database has the ends of so many runs, where no shard can be asked."""
+        await self._until("SELECT count(*) >= $1 FROM runs WHERE state = 'succeeded'", count)
+
+    @property
+    def shard_pid(self) -> int:
+        """The process of the shard that was started last, below the one that watches it."""
+        return child_of(self._shards[-1].pid)
+
     def shard_usage(self) -> Usage:
         """CPU time and memory of the shard that was started last."""
-        return usage_of(self._shards[-1].pid)
+        return usage_of(self.shard_pid)
 
     def worker_usage(self) -> Usage:
         """CPU time and memory of the worker."""
-        assert self._sink
-        return usage_of(self._sink.pid)
+        assert self._worker
+        return usage_of(self._worker.pid)
 
     def server_cpu_s(self) -> float:
         """CPU time of everything that is Postgres."""
@@ -197,11 +244,15 @@ class Stack:
         """Stops everything; what arrived at the worker."""
         while self._shards:
             self.stop_shard()
-        if self._sink is not None:
-            self._sink.terminate()
-            self._sink.wait(PATIENCE_S)
-        lines = (self._server.directory / "arrivals").read_text().splitlines()
+        if self._worker is not None:
+            self._worker.terminate()
+            self._worker.wait(PATIENCE_S)
+        lines = self._arrivals.read_text().splitlines() if self._arrivals.exists() else []
         return [Arrival(run_id, int(at_us)) for run_id, at_us in map(str.split, lines)]
+
+    @property
+    def _arrivals(self) -> Path:
+        return self._server.directory / "arrivals"
 
     def _registration(self, due_us: int, target: Target) -> Registration:
         job_id = uuid4()
@@ -227,7 +278,7 @@ class Stack:
 
 
 @contextlib.asynccontextmanager
-async def running_stack(shards: int = 1) -> AsyncIterator[Stack]:
+async def running_stack(shards: int = 1, *, has_sink: bool = True) -> AsyncIterator[Stack]:
     with durable_server() as server:
         connection = await asyncpg.connect(server.url)
         await migrate(connection)
@@ -237,7 +288,9 @@ async def running_stack(shards: int = 1) -> AsyncIterator[Stack]:
             await Retention(database).make_days_ahead()
             stack = Stack(server, database, free_port())
             try:
-                await stack.start()
+                await stack.make_tenant()
+                if has_sink:
+                    stack.start_sink()
                 for _ in range(shards):
                     await stack.start_shard()
                 yield stack

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from wheelsched.client import Client
 from wheelsched.config import ApiConfig, DispatchConfig, EgressConfig, EmbeddedConfig
-from wheelsched.core.egress import LOOPBACK
+from wheelsched.core.targets.egress import LOOPBACK
 from wheelsched.daemon.database import open_operator
 from wheelsched.daemon.up import Stack, UpConfig, open_stack
 from wheelsched.worker import Run, Worker

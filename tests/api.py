@@ -13,9 +13,9 @@ from msgspec import Struct
 from multidict import CIMultiDict
 
 from wheelsched.api.app import build_app
-from wheelsched.api.authentication import digest_of
-from wheelsched.api.server import ApiServer
-from wheelsched.api.surroundings import Surroundings, trust_now
+from wheelsched.api.environment import Environment, no_refresh
+from wheelsched.api.http.authentication import digest_of
+from wheelsched.api.http.server import ApiServer
 from wheelsched.config import ApiConfig
 from wheelsched.core.model import Job, Run, RunKey, RunState
 from wheelsched.core.token import first_token
@@ -30,8 +30,10 @@ from wheelsched.ports import (
     Tenant,
     Token,
 )
+from wheelsched.ports.work import WorkSource
 from wheelsched.testing import VirtualClock
 from wheelsched.vitals import ApiVitals
+from wheelsched.wire.tenant import Scope
 
 DOCUMENT: dict[str, Any] = {
     "name": "weekly-report",
@@ -72,6 +74,7 @@ class Api:
         self.config = ApiConfig()
         self.tenant_id = uuid4()
         self.url = ""
+        self.grpc = ""  # the address, if it serves gRPC
         self.stop: Callable[[], Coroutine[Any, Any, None]]
         self.vitals = ApiVitals()
         self.token = "wst_all"
@@ -178,29 +181,35 @@ async def serve(
     shard: Stores,
     *,
     now_us: Callable[[], int] = machine_us,
-    refresh_now: Callable[[], Awaitable[None]] = trust_now,
+    refresh_clock: Callable[[], Awaitable[None]] = no_refresh,
+    work: WorkSource | None = None,
     **settings: Any,
 ) -> AsyncIterator[Api]:
     """The API on a store, with one tenant and a token of all scopes."""
     clock = VirtualClock()
     tenant_id = uuid4()
     config = ApiConfig(loopback_tenant_id=tenant_id, port=0, **settings)
-    surroundings = Surroundings(
+    environment = Environment(
         clock=clock,
         now_us=now_us,
-        refresh_now=refresh_now,
+        refresh_clock=refresh_clock,
         random=Random(7),
         metrics=lambda: "wheelsched_up 1\n",
+        work=work,
     )
-    app = build_app(api, surroundings, config)
+    app = build_app(api, environment, config)
     async with (
         await ApiServer.start(app, config) as server,
         ClientSession(server.url) as client,
     ):
         served = Api(client, api, shard)
         served.clock, served.config, served.tenant_id = clock, config, tenant_id
-        served.url, served.stop, served.vitals = server.url, server.close, surroundings.vitals
+        served.url, served.stop, served.vitals = server.url, server.close, environment.vitals
+        if config.grpc is not None:
+            from wheelsched.api.grpc.app import GRPC
+
+            served.grpc = app[GRPC].address
         tenant = Tenant(tenant_id=tenant_id, name="one", created_at_us=served.now_us)
         await api.tenants.create("test", tenant)
-        await served.add_token(served.token, tenant_id, "read", "write", "admin", "operator")
+        await served.add_token(served.token, tenant_id, *Scope)
         yield served

@@ -4,8 +4,13 @@ No profile has a deadline: a test never depends on how fast the machine is.
 """
 
 import asyncio
+import functools
+import inspect
+import logging
 import os
-from collections.abc import AsyncIterator, Iterator
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -13,8 +18,8 @@ import structlog
 from hypothesis import HealthCheck, settings
 from tests.postgres import Connect, temporary_database, temporary_server, with_database
 
-from wheelsched.store.connection import Connection, use_plain_values
-from wheelsched.store.migrate import migrate
+from wheelsched.store.connections.connection import Connection, use_plain_values
+from wheelsched.store.schema.migrate import migrate
 
 settings.register_profile(
     "default",
@@ -26,23 +31,47 @@ settings.register_profile(
 settings.register_profile("long", settings.get_profile("default"), max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+# Of pytest's timeout. An async test ends itself before, because pytest raises an exception in a
+# signal handler, and uvloop only logs it.
+ASYNC_SHARE = 0.9
+
 # What takes longest comes first: all others would wait for a long file that was begun last. The
 # simulation takes all cores, so it comes after the tests of real processes.
 FIRST = (
     "tests/faults/test_soak.py",
     "tests/faults/",
+    "tests/ha/",
     "tests/e2e/",
     "tests/sim/",
     "tests/integration/",
-    "tests/unit/shard/test_crowd_left_behind.py",
-    "tests/unit/api/test_against_openapi.py",
+    "tests/unit/shard/recovery/test_many_orphans.py",
+    "tests/unit/api/openapi/test_against_openapi.py",
     "tests/property/",
     "tests/contract/",
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_configure() -> None:
+    """Starts processes as a shell does, even if the tests run under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
+    timeout_s = float(config.getoption("timeout") or config.getini("timeout"))
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            own = item.get_closest_marker("timeout")
+            item.obj = _in_time(item.obj, (own.args[0] if own else timeout_s) * ASYNC_SHARE)
+
+
+def _in_time(test: Callable[..., Awaitable[None]], timeout_s: float) -> Callable[..., Any]:
+    @functools.wraps(test)
+    async def run(*args: object, **fixtures: object) -> None:
+        async with asyncio.timeout(timeout_s):
+            await test(*args, **fixtures)
+
+    return run
 
 
 def _turn(item: pytest.Item) -> int:
@@ -54,6 +83,7 @@ def _turn(item: pytest.Item) -> int:
 def plain_logs() -> None:
     """Whatever another test has made of the logs, this one sees all of them."""
     structlog.reset_defaults()
+    logging.getLogger().setLevel(logging.WARNING)  # a command that ran in this process raises it
 
 
 @pytest.fixture(scope="session")

@@ -12,18 +12,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 from msgspec import Raw
+from tests.postgres import PATIENT
+from tests.shard_process import Terms
 from tests.waiting import PATIENCE_S, until
 from tests.workers import Received, Worker, running_worker
 
 from wheelsched.config import StoreConfig
-from wheelsched.core.compile import compile_schedule
-from wheelsched.core.duration import SECOND
-from wheelsched.core.model import Job, Run, RunState, Target
-from wheelsched.core.registration import parse
+from wheelsched.core.model import HttpTarget, Job, Run, RunState
 from wheelsched.ports import Caller, Registration, Tenant
-from wheelsched.store.database import Database
+from wheelsched.schedule.compile import compile_schedule
+from wheelsched.schedule.parse import parse
+from wheelsched.store.connections.database import Database
 from wheelsched.store.postgres import PostgresStore
+from wheelsched.values.duration import SECOND
 
 PROCESS = Path(__file__).with_name("shard_process.py")
 
@@ -32,10 +35,11 @@ class Fleet:
     """Shards by name, the store as an operator sees it, and what the worker got."""
 
     def __init__(self, url: str, database: Database, worker: Worker) -> None:
-        self._url = url
+        self.url = url  # of the shards that are started
         self.database = database
         self.store = PostgresStore(database)
         self.worker = worker
+        self.terms = Terms()  # of the shards that are started
         self.caller = Caller(uuid4(), "test")
         self.shards: dict[str, asyncio.subprocess.Process] = {}
 
@@ -43,7 +47,7 @@ class Fleet:
         """Starts a shard process, and waits until it owns something."""
         before = await self._owners()
         self.shards[name] = await asyncio.create_subprocess_exec(
-            sys.executable, str(PROCESS), self._url
+            *(sys.executable, str(PROCESS), self.url, msgspec.json.encode(self.terms).decode())
         )
         await self.until_owned(before + 1)
 
@@ -86,10 +90,9 @@ class Fleet:
             schedule=Raw(b'"' + schedule.encode() + b'"'),
             spec=spec,
             anchor_us=now_us,
-            target=Target(url=self.worker.url),
             created_at_us=now_us,
             updated_at_us=now_us,
-            **fields,  # type: ignore[arg-type] # each by its name
+            **{"target": HttpTarget(url=self.worker.url)} | fields,  # type: ignore[arg-type] # each by its name
         )
         return Registration(job, compile_schedule(spec, job.job_id, now_us).next_after(now_us))
 
@@ -140,7 +143,7 @@ class Fleet:
 @asynccontextmanager
 async def fleet_on(url: str) -> AsyncIterator[Fleet]:
     """A fleet on a migrated database, without shards as yet."""
-    config = StoreConfig(url=url, role="owner")
+    config = StoreConfig(url=url, role="owner", **PATIENT)
     async with running_worker() as worker, await Database.open(config) as database:
         fleet = Fleet(url, database, worker)
         tenant = Tenant(

@@ -12,13 +12,13 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from wheelsched.cli import main
-from wheelsched.cli.app import PLACES
+from wheelsched.cli.app import COMMANDS
 
 ENDS = ("stdin", "stdout", "stderr")  # by their descriptors
 
 _context = get_context("forkserver")
 _context.set_forkserver_preload(
-    [f"wheelsched.cli.{place.partition(':')[0]}" for place in PLACES.values()]
+    [f"wheelsched.cli.{place.partition(':')[0]}" for place in COMMANDS.values()]
 )
 
 

@@ -12,13 +12,16 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 
 from wheelsched.config import EmbeddedConfig
-from wheelsched.store.connection import Connection
-from wheelsched.store.embedded import EmbeddedPostgres
+from wheelsched.embedded.postgres import EmbeddedPostgres
+from wheelsched.store.connections.connection import Connection
 
 
 class Connect(Protocol):
     async def __call__(self, url: str, **settings: str) -> Connection: ...
 
+
+# For a `StoreConfig`: no statement times out because the machine is busy.
+PATIENT = {"command_timeout_ms": 60_000, "lease_timeout_ms": 60_000, "connect_timeout_ms": 60_000}
 
 _numbers = itertools.count()
 

@@ -7,7 +7,7 @@ behind it makes it so.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Literal, Self
 
@@ -20,6 +20,7 @@ STATEMENTS = {
     "settle": ("state = given.state", "SET state = 'succeeded'"),
     "renew": ("renewals = renewals + 1",),
     "write": ("INSERT", "UPDATE", "DELETE", "COMMIT"),
+    "expire": ("idle_session_timeout",),
     # Of a client: to look up who it is ends in a COMMIT as well, and is none.
     "change": ("INSERT INTO audit", "register_jobs"),
 }
@@ -54,21 +55,24 @@ class Messages:
         self._pending = b""
         self._is_startup = has_startup
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        self._pending += data
+    def feed(self, data: bytes) -> list[bytes]:
+        """The messages that are whole now. Each byte is copied once, however many there are."""
+        pending, start = self._pending + data, 0
+        messages: list[bytes] = []
         while True:
-            start = 0 if self._is_startup else 1
-            if len(self._pending) < start + 4:
-                return
-            end = start + int.from_bytes(self._pending[start : start + 4])
-            if len(self._pending) < end:
-                return
-            message, self._pending = self._pending[:end], self._pending[end:]
-            if self._is_startup:
-                self._is_startup = False
-                yield b"\0" + message  # no kind; never looked at
-            else:
-                yield message
+            kind = 0 if self._is_startup else 1
+            if len(pending) < start + kind + 4:
+                break
+            length = int.from_bytes(pending[start + kind : start + kind + 4])
+            end = start + kind + length
+            if len(pending) < end:
+                break
+            # The first one has no kind; what stands for it is never looked at.
+            messages.append(b"\0" + pending[:end] if self._is_startup else pending[start:end])
+            self._is_startup = False
+            start = end
+        self._pending = pending[start:]
+        return messages
 
 
 class Line:
@@ -144,8 +148,22 @@ class Line:
             self._trap = self._proxy.trap_for(sql)
 
 
+class PlainLine(Line):
+    """One connection, of which nothing is understood."""
+
+    async def forward(self, data: bytes) -> None:
+        self._server.write(data)
+        await self._server.drain()
+
+    async def answer(self, data: bytes) -> None:
+        self._client.write(data)
+        await self._client.drain()
+
+
 class Proxy:
     """Forwards to the socket of a server until it is told otherwise."""
+
+    line: type[Line] = Line
 
     def __init__(self, socket_path: str) -> None:
         self._socket_path = socket_path
@@ -227,11 +245,11 @@ class Proxy:
         try:
             if self.is_refusing:
                 raise ConnectionRefusedError
-            answers, server = await asyncio.open_unix_connection(self._socket_path)
+            answers, server = await self._connect()
         except OSError:
             writer.transport.abort()
             return
-        line = Line(self, writer, server)
+        line = self.line(self, writer, server)
         self._lines.add(line)
         for source, carry, gates in (
             (reader, line.forward, (self._open,)),
@@ -240,6 +258,9 @@ class Proxy:
             task = asyncio.create_task(self._carry(source, carry, gates, line))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_unix_connection(self._socket_path)
 
     async def _carry(
         self,
@@ -260,6 +281,19 @@ class Proxy:
         finally:
             line.abort()
             self._lines.discard(line)
+
+
+class PortProxy(Proxy):
+    """Forwards whatever is said to a port of the loopback."""
+
+    line = PlainLine
+
+    def __init__(self, port: int) -> None:
+        super().__init__("")
+        self._port = port
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self._port)
 
 
 def _opened() -> asyncio.Event:

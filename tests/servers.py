@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from wheelsched.store.binaries import _inspect, _places
+from wheelsched.embedded.binaries import _inspect, _places
 
 INSTALLED = Path("build/postgres")
 RELEASES = {
@@ -27,6 +27,7 @@ SUITES = (
     "tests/integration/test_migrate.py",
     "tests/integration/test_roles.py",
     "tests/integration/test_rights.py",
+    "tests/integration/test_reads.py",
     "tests/integration/test_fence.py",
     "tests/integration/test_retention.py",
     "tests/integration/test_settings.py",

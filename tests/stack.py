@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 from tests.forks import run_forked
+from tests.ports import reserved_port
 from tests.postgres import reachable_directory
 
 PROGRAM = [sys.executable, "-m", "wheelsched"]
@@ -32,6 +33,7 @@ class RunningStack(Struct, frozen=True, kw_only=True):
     url: str
     database_url: str
     secret: str
+    grpc: str  # the address, with --grpc
 
     def run(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
         """What a command prints, stderr last, if it ends with that code."""
@@ -103,20 +105,21 @@ def clean_environment() -> dict[str, str]:
 def running_stack(*arguments: str, home: Path | None = None) -> Iterator[RunningStack]:
     """`wheelsched up` on any free port, until it is ended; whatever it left behind is killed."""
     kept = home or reachable_directory() / "home"
-    process = subprocess.Popen(
-        [*PROGRAM, "up", "--listen", "127.0.0.1:0", "--data-dir", str(kept), *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=clean_environment(),
-    )
-    try:
-        yield _read_announcement(process, kept)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=GENEROUS_S)
-        if home is None:
-            shutil.rmtree(kept.parent)
+    with reserved_port() as port:
+        process = subprocess.Popen(
+            [*PROGRAM, "up", "--listen", f"127.0.0.1:{port}", "--data-dir", str(kept), *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=clean_environment(),
+        )
+        try:
+            yield _read_announcement(process, kept)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=GENEROUS_S)
+            if home is None:
+                shutil.rmtree(kept.parent)
 
 
 def _read_announcement(process: subprocess.Popen[str], home: Path) -> RunningStack:
@@ -128,10 +131,13 @@ def _read_announcement(process: subprocess.Popen[str], home: Path) -> RunningSta
             break
     found = [
         re.search(pattern, said)
-        for pattern in (r"is up at (\S+)", r"database +(\S+)", r"secret +(whsec_\S+)")
+        for pattern in (
+            *(r"is up at (\S+)", r"database +(\S+)", r"secret +(whsec_\S+)"),
+            r"gRPC +(\S+)",
+        )
     ]
-    url, database_url, secret = (match.group(1) if match else "" for match in found)
+    url, database_url, secret, grpc = (match.group(1) if match else "" for match in found)
     assert url, f"it did not start:\n{said}"
     return RunningStack(
-        process=process, home=home, url=url, database_url=database_url, secret=secret
+        process=process, home=home, url=url, database_url=database_url, secret=secret, grpc=grpc
     )

@@ -1,20 +1,16 @@
 """Workers for the tests of dispatchers: one that behaves, and one that does what it is told."""
 
 import asyncio
-import random
 import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from contextlib import asynccontextmanager
 
 from aiohttp import web
 from msgspec import Struct
 from multidict import CIMultiDictProxy
-
-EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
-LEAST_PORT = 10_000
+from tests.ports import bound_socket
 
 
 class Received(Struct, frozen=True, kw_only=True):
@@ -74,8 +70,7 @@ async def running_worker(tls: ssl.SSLContext | None = None) -> AsyncIterator[Wor
     worker = Worker()
     runner = web.ServerRunner(web.Server(worker.handle, access_log=None), shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-    await site.start()
+    await web.SockSite(runner, bound_socket(), ssl_context=tls).start()
     port = runner.addresses[0][1]
     worker.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}/hooks/report?a=b"
     try:
@@ -103,7 +98,7 @@ async def scripted_worker(script: Script) -> AsyncIterator[str]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, sock=bound_socket())
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     finally:
@@ -125,19 +120,3 @@ def reset(writer: asyncio.StreamWriter) -> None:
     connection: socket.socket = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
-
-
-def closed_port() -> int:
-    """A port that nobody listens on, and that no connection is given for its own end."""
-    while True:
-        port = random.randrange(LEAST_PORT, _least_ephemeral_port())
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
-def _least_ephemeral_port() -> int:
-    try:
-        return max(int(EPHEMERAL_PORTS.read_text().split()[0]), 2 * LEAST_PORT)
-    except OSError:
-        return 32_768

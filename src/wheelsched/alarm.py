@@ -1,11 +1,10 @@
-"""The precise wake-up: an alarm on a running loop, by timerfd or by the loop's own timers.
+"""Alarms on a running loop, by timerfd or by the loop's own timers.
 
-Invariant: an alarm never rings early. A wake-up that comes before its time (libuv floors its
-clock, so on uvloop a third of them do) is waited for again, or spun away where the owner
-allows it; only then does the alarm ring.
+Invariant: an alarm never rings early. After an early wake-up (libuv floors its clock, so a third of
+them are early on uvloop), the alarm waits again, or spins if its owner allows it, and then rings.
 
-A timerfd is the better half: the kernel wakes the loop at the nanosecond, where asyncio rounds
-up to a millisecond. It is Linux only.
+A timerfd is more precise: the kernel wakes the loop at the nanosecond, while asyncio rounds up to a
+millisecond. It exists only on Linux.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ _NS_PER_SECOND = 1_000_000_000
 
 
 class LoopAlarm(ABC):
-    """What both alarms share: a wake-up is planned `spin_ns` ahead, and the rest is spun."""
+    """The base of both alarms: it wakes up `spin_ns` early and spins for the rest."""
 
     def __init__(
         self, ring: Callable[[], object], *, now_ns: Callable[[], int], spin_ns: int = 0
@@ -43,7 +42,7 @@ class LoopAlarm(ABC):
 
     @abstractmethod
     def _plan_wake(self, wake_ns: int) -> None:
-        """Call `_wake` at about `wake_ns`, instead of whenever it was planned before."""
+        """Call `_wake` at about `wake_ns`. This replaces the previous plan."""
 
     def _wake(self) -> None:
         when_ns = self._when_ns
@@ -60,7 +59,7 @@ class LoopAlarm(ABC):
 
 
 class CallAtAlarm(LoopAlarm):
-    """An alarm by the loop's own timers: everywhere, and as precise as the loop is."""
+    """An alarm by the loop's own timers: portable, and as precise as the loop."""
 
     _planned: asyncio.TimerHandle | None = None
 
@@ -71,13 +70,13 @@ class CallAtAlarm(LoopAlarm):
     def _plan_wake(self, wake_ns: int) -> None:
         self.close()
         delay_ns = max(0, wake_ns - self._now_ns())
-        # The loop's clock may count suspended time or not: only the difference is handed to it.
+        # The loop's clock may not count suspended time, so pass it only the difference.
         wake_s = self._loop.time() + delay_ns / _NS_PER_SECOND
         self._planned = self._loop.call_at(wake_s, self._wake, context=self._context)
 
 
 class TimerfdAlarm(LoopAlarm):
-    """An alarm by a timer of the kernel, on CLOCK_BOOTTIME. OSError where there is none."""
+    """An alarm by a kernel timer on CLOCK_BOOTTIME. Raises OSError if there is none."""
 
     def __init__(
         self, ring: Callable[[], object], *, now_ns: Callable[[], int], spin_ns: int = 0
@@ -104,14 +103,14 @@ class TimerfdAlarm(LoopAlarm):
             self._descriptor = -1
 
     def _plan_wake(self, wake_ns: int) -> None:
-        # Zero would switch the timer off; every other time that has passed wakes at once.
+        # Zero would disable the timer. Any other time in the past wakes at once.
         _timerfd_set(self._descriptor, max(1, wake_ns))
 
     def _read(self) -> None:
         try:
             os.read(self._descriptor, 8)
         except BlockingIOError:
-            return  # set anew since the loop polled: the wake-up it saw is void
+            return  # set again since the loop polled, so this wake-up is void
         self._wake()
 
 

@@ -1,9 +1,9 @@
-"""The clocks: the only module of wheelsched that reads the time of the machine.
+"""The clocks. This is the only module of wheelsched that reads the machine's time.
 
-Invariant: the system's clock never goes back, and on Linux it counts suspended time too, so that
-a machine that slept knows how late it is. The database's clock, on top of it, goes back only at
-a step, which is reported. No decision of a shard reads the wall clock; a worker asks it one thing,
-how old a signed request is.
+Invariant: the system clock never goes back. On Linux it also counts suspended time, so that a
+machine that slept knows how late it is. The database clock on top of it goes back only at a step,
+which is reported. A shard never reads the wall clock. A worker reads it only to check the age of a
+signed request.
 """
 
 import asyncio
@@ -29,31 +29,31 @@ else:
 
 
 class SystemClock:
-    """The real time, with alarms on the running loop.
+    """The system's monotonic clock, with alarms on the running loop.
 
-    `spin_us`: wake up this much ahead and spin until the very time. It buys the microseconds
-    that a wake-up takes, for that much of a core; meanwhile the loop does nothing else.
-    `timerfd=False`: wake up by the loop's own timers even where the kernel offers better.
+    `spin_us`: wake up this early and spin until the exact time. This saves the latency of the
+    wake-up, but blocks the loop and uses the CPU meanwhile. `timerfd=False`: use the loop's own
+    timers even if the kernel has more precise ones.
     """
 
     now_ns = staticmethod(_now_ns)
 
     @staticmethod
     def wall_us() -> int:
-        """The time of day, in microseconds since 1970: it may jump, and may be wrong."""
+        """Wall-clock time in microseconds since 1970. It may jump, and may be wrong."""
         return time.time_ns() // 1_000
 
     def __init__(self, *, spin_us: int = 0, timerfd: bool = True) -> None:
         if not 0 <= spin_us <= 1_000:
-            raise ValueError(f"spin_us must lie between 0 and 1000, not {spin_us}")
+            raise ValueError(f"spin_us must be between 0 and 1000, not {spin_us}")
         self._spin_ns = spin_us * 1_000
         self._timerfd = timerfd
-        self._turns: Turns | None = None
+        self._turns: RoundRobin | None = None
 
     def alarm(self, ring: Callable[[], object]) -> "Alarm":
         if self._timerfd:
-            # A sandbox may forbid it, and some loops watch no descriptors: then the loop's own
-            # timers do, less precisely.
+            # A sandbox may forbid timerfd, and some loops cannot watch descriptors. Then use the
+            # loop's own timers, which are less precise.
             with contextlib.suppress(OSError, NotImplementedError):
                 return TimerfdAlarm(ring, now_ns=self.now_ns, spin_ns=self._spin_ns)
         return CallAtAlarm(ring, now_ns=self.now_ns, spin_ns=self._spin_ns)
@@ -74,24 +74,24 @@ class SystemClock:
     async def _next_turn(self) -> None:
         loop = asyncio.get_running_loop()
         if self._turns is None or self._turns.loop is not loop:
-            self._turns = Turns(loop)
+            self._turns = RoundRobin(loop)
         await self._turns.next()
 
 
-class Turns:
-    """The turns of a loop, of which each goes to one of those that wait for one.
+class RoundRobin:
+    """Gives each iteration of a loop to one of the waiting tasks.
 
-    Whoever has much to do does a portion of it in a turn. If all of them did so in the same turn,
-    what comes due meanwhile would wait for all of them.
+    A task with much work does a part of it per iteration. If all such tasks ran in the same
+    iteration, due runs would wait for all of them.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._is_taken = False  # the next turn
+        self._is_taken = False  # the next iteration
 
     async def next(self) -> None:
-        """Return in the next turn, or in a later one if others were here before."""
+        """Return in the next iteration, or in a later one if others wait already."""
         if self._is_taken:
             granted = self.loop.create_future()
             self._waiting.append(granted)
@@ -102,7 +102,7 @@ class Turns:
             await asyncio.sleep(0)
 
     def _grant(self) -> None:
-        """At the beginning of a turn that is taken: gives the one after it away."""
+        """At the beginning of a taken iteration, give the next one to the first waiting task."""
         while self._waiting:
             granted = self._waiting.popleft()
             if not granted.done():
@@ -113,11 +113,11 @@ class Turns:
 
 
 class DatabaseClock:
-    """Unix time by the database's clock, between its readings counted by another clock.
+    """Unix time by the database's clock, interpolated with another clock between readings.
 
-    It is a `Clock` that goes back only at a step: when `add_sample` says so, whatever was planned
-    by `now_ns` is planned anew, which its own alarms do by themselves. Smaller corrections are
-    spread over time, and the error says how far off the time may be meanwhile.
+    It is a `Clock` that goes back only at a step. When `add_sample` reports a step, everything
+    planned by `now_ns` must be planned again; its own alarms do so by themselves. Smaller
+    corrections are slewed, and `error_us` bounds the error meanwhile.
 
     ```python
     clock = DatabaseClock(inner, await leases.read_clock(inner.now_ns))
@@ -129,7 +129,7 @@ class DatabaseClock:
         self._inner = inner
         self._inner_now_ns = inner.now_ns
         self._estimate = OffsetEstimate.of(sample.bounds)
-        self._alarms: dict[DatabaseAlarm, None] = {}  # in the order in which they were made
+        self._alarms: dict[DatabaseAlarm, None] = {}  # in order of creation
         self._follow(Slew.level(self._estimate.offset_ns))
 
     def now_ns(self) -> int:
@@ -144,25 +144,25 @@ class DatabaseClock:
 
     @property
     def offset_us(self) -> int:
-        """The time by this clock minus that by the inner one."""
+        """The time of this clock minus that of the inner clock."""
         return self._slew.offset_at(self._inner_now_ns()) // NS_PER_US
 
     @property
     def error_us(self) -> int:
-        """How far the database's clock may be from this one, rounded up."""
+        """The maximum distance to the database's clock, rounded up."""
         inner_ns = self._inner_now_ns()
         error_ns = self._estimate.error_ns(inner_ns) + self._slew.left_ns(inner_ns)
         return -(-error_ns // NS_PER_US)
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the last reading was far from what is known: more of them tell which is right."""
+        """Whether the last reading contradicts the estimate, so that more readings are needed."""
         return bool(self._estimate.contradicting)
 
     def add_sample(self, sample: ClockSample) -> bool:
-        """Take a reading into account, and return whether the time has stepped.
+        """Add a reading, and return whether the time has stepped.
 
-        The instants of the sample are those of the inner clock.
+        The instants of the sample are of the inner clock.
         """
         self._estimate = self._estimate.after(sample)
         inner_ns = self._inner_now_ns()
@@ -180,11 +180,11 @@ class DatabaseClock:
         return alarm
 
     async def sleep(self, delay_ns: int) -> None:
-        """Return when `delay_ns` have passed by the inner clock: a step makes no sleep longer."""
+        """Return after `delay_ns` of the inner clock. A step does not prolong a sleep."""
         await self._inner.sleep(delay_ns)
 
     def inner_ns(self, when_ns: int) -> int:
-        """The instant of the inner clock at which it is `when_ns` by this one, as planned now."""
+        """The instant of the inner clock at which this clock shows `when_ns`, as of now."""
         return self._slew.instant_of(when_ns)
 
     def forget_alarm(self, alarm: "DatabaseAlarm") -> None:
@@ -192,7 +192,7 @@ class DatabaseClock:
 
     def _follow(self, slew: Slew) -> None:
         self._slew = slew
-        # Beside the slew, because `now_ns` is asked for more often than anything else.
+        # Cached beside the slew, because `now_ns` is the hottest function.
         self._level_offset_ns = slew.offset_ns
         self._level_from_ns = slew.until_ns
         for alarm in self._alarms:
@@ -200,7 +200,7 @@ class DatabaseClock:
 
 
 class DatabaseAlarm:
-    """An `Alarm` of a `DatabaseClock`: an inner one, planned anew whenever the offset changes."""
+    """An `Alarm` of a `DatabaseClock`: an inner alarm, set again whenever the offset changes."""
 
     def __init__(self, clock: DatabaseClock, inner: "Clock", ring: Callable[[], object]) -> None:
         self._clock = clock
@@ -220,12 +220,12 @@ class DatabaseAlarm:
         self._alarm.close()
 
     def plan(self) -> None:
-        """Set the inner alarm by the offset as it is now."""
+        """Set the inner alarm according to the current offset."""
         if self._is_set:
             self._alarm.set(self._clock.inner_ns(self._when_ns))
 
     def _wake(self) -> None:
-        # An inner clock may count coarser than it rings: what comes early waits again.
+        # The inner clock may be coarser than its alarm. If it rings early, wait again.
         if self._clock.now_ns() < self._when_ns:
             self.plan()
             return

@@ -1,6 +1,6 @@
-"""What is used in `async with`, and holds something until then.
+"""A base class for resources that are used in `async with`.
 
-Invariant: it is closed however the block ends, and hides nothing that was raised there.
+Invariant: the resource is closed however the block ends, and its exceptions propagate.
 """
 
 from abc import ABC, abstractmethod
@@ -8,11 +8,11 @@ from typing import Self
 
 
 class Closing(ABC):
-    """Closes itself at the end of its block."""
+    """Closes itself at the end of an `async with` block."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Gives back what it holds."""
+        """Release the resource."""
 
     async def __aenter__(self) -> Self:
         return self

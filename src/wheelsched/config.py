@@ -1,7 +1,7 @@
-"""Settings: one struct per component.
+"""Configuration: one frozen struct per component.
 
-Invariant: nothing here changes once it is built. Every time has its unit in its name, and every
-setting a default that works, unless only its user can know it.
+Invariant: a config never changes once built. Every time has its unit in its name, and every setting
+has a working default unless only the operator can know it.
 """
 
 from pathlib import Path
@@ -11,19 +11,19 @@ from uuid import UUID
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from wheelsched.core.duration import MILLISECOND, MINUTE, SECOND
-from wheelsched.core.egress import EgressRules, OwnListener, read_rules
 from wheelsched.core.request import MAX_REQUESTED
+from wheelsched.core.targets.egress import EgressRules, OwnListener, read_rules
+from wheelsched.values.duration import MILLISECOND, MINUTE, SECOND
 
 Positive = Annotated[int, Meta(ge=1)]
 
 
 class EmbeddedConfig(Struct, frozen=True, kw_only=True):
-    """Where the embedded Postgres lives, and how it is reached.
+    """Where the embedded Postgres keeps its data, and how it is reached.
 
-    `home` is the directory that holds its data; by default one in the user's data home.
-    `port` opens TCP on the loopback beside the unix socket. `account` is the system account
-    that runs the server when the program itself is root, which Postgres refuses to be.
+    `home` holds the data directory; the default is in the user's data home. `port` opens TCP on
+    loopback in addition to the Unix socket. `account` is the system account that runs the server
+    when the program runs as root, because Postgres refuses to run as root.
     """
 
     home: Path | None = None
@@ -34,26 +34,26 @@ class EmbeddedConfig(Struct, frozen=True, kw_only=True):
 
 
 class ProbeConfig(Struct, frozen=True, kw_only=True):
-    """Where a shard shows its metrics and its health."""
+    """The address of a shard's probe: metrics and health."""
 
     host: str = "127.0.0.1"
     port: int = 0
 
 
 class LeadConfig(Struct, frozen=True, kw_only=True):
-    """How far ahead of their time runs are armed."""
+    """How far ahead of their due time runs are armed."""
 
     least_us: int = 4 * SECOND
-    headroom: float = 4.0  # a crowd is begun so many times earlier than arming it should take
+    headroom: float = 4.0  # arming of a hot second starts this many times earlier than needed
     haste: float = 2.0  # with less than this of it left, arming rests no more
     first_rate: float = 2_000.0  # runs a second, until the first batches have been measured
 
 
 class StoreConfig(Struct, frozen=True, kw_only=True):
-    """How the database is reached, and as whom.
+    """The database connections of a process.
 
-    The lease has connections of its own: whatever else waits for one, it is renewed. Every
-    statement ends after its timeout, on the server too.
+    The lease has connections of its own, so that renewing it never waits for other work. Every
+    statement has a timeout, enforced on the server too.
     """
 
     url: str
@@ -66,10 +66,10 @@ class StoreConfig(Struct, frozen=True, kw_only=True):
 
 
 class EgressConfig(Struct, frozen=True, kw_only=True):
-    """The networks that callbacks may go to beside the public one, in CIDR notation.
+    """Networks in CIDR notation that callbacks may reach in addition to the public one.
 
-    Whoever registers jobs can reach whatever is allowed here from where the shards run, except
-    `own`: the listeners of this installation.
+    Anyone who can register jobs can reach these networks from the shards, except the listeners in
+    `own`, which belong to this installation.
     """
 
     allow: tuple[str, ...] = ()
@@ -84,83 +84,207 @@ class EgressConfig(Struct, frozen=True, kw_only=True):
 
 
 class DispatchConfig(Struct, frozen=True, kw_only=True):
-    """How workers are reached.
+    """HTTP connections to workers.
 
-    A request that finds all connections in use waits for one, as long as its own timeout lasts. As
-    long as there are no fewer than what `FairnessConfig` lets be in flight, none has to.
-    An answer is read up to a bound; in a batch it may be longer by so much for each run.
+    A request that finds all connections in use waits for one until its own timeout. None has to
+    wait while there are at least as many connections as `FairnessConfig` allows requests in flight.
+    A response is read up to `answer_bytes`, plus `answer_bytes_per_run` for each run of a batch.
     """
 
     connections: int = 2_500
-    connections_per_host: int = 250  # of one tenant, to one scheme, host and port
-    idle_timeout_ms: int = 45_000  # less than what balancers wait, mostly a minute
-    connect_timeout_ms: int = 5_000  # to look a name up, and then to be connected
+    connections_per_host: int = 250  # per tenant, scheme, host and port
+    idle_timeout_ms: int = 45_000  # shorter than the usual 60 s of load balancers
+    connect_timeout_ms: int = 5_000  # for the DNS lookup, and again for the connection
     answer_bytes: int = 64 * 1024
     answer_bytes_per_run: int = 256
-    lookup_threads: int = 128  # a name server that hangs holds one for each of its names
+    lookup_threads: int = 128  # a hanging name server blocks one per name
     egress: EgressConfig = EgressConfig()
 
 
 class BreakerConfig(Struct, frozen=True, kw_only=True):
-    """When the requests to one origin of one tenant stop, and for how long."""
+    """When the circuit breaker of one tenant and origin opens, and for how long."""
 
-    failures: Positive = 10  # in a row
-    open_initial_ms: Positive = 1_000  # doubles with every probe that fails
+    failures: Positive = 10  # consecutive
+    open_initial_ms: Positive = 1_000  # doubles with every failed probe
     open_max_ms: Positive = 60_000
 
 
-class PaceConfig(Struct, frozen=True, kw_only=True):
-    """How fast the late lane goes: `factor` times the rate of on-time runs, at least `floor`."""
+class BacklogRateConfig(Struct, frozen=True, kw_only=True):
+    """Rate limit of the late lane: `factor` times the rate of on-time runs, at least `floor`."""
 
     factor: Positive = 2
     floor: Positive = 1_000  # runs per second
-    smoothing_ms: Positive = 10_000  # how long a change of the on-time rate takes to count
+    smoothing_ms: Positive = 10_000  # smoothing window of the on-time rate
 
 
 class FairnessConfig(Struct, frozen=True, kw_only=True):
-    """Who is dispatched next, and how much at once.
+    """Which run is sent next, and how many requests may be in flight.
 
-    What is bounded in flight are requests: for a target without batches, runs. A request is what
-    holds a connection here and a place there; how many runs a target takes in one is its own
-    choice, and half a million for one that takes 500 have to flow. Half of each bound is for
-    on-time runs alone. Turns between tenants, and what may wait, count in runs.
+    In-flight limits count requests, because a request is what holds a connection and a slot at the
+    worker; without batches that is one run. Half of each limit is reserved for on-time runs.
+    Round-robin turns and queue limits count runs.
     """
 
     in_flight: Positive = 2_000
     in_flight_per_tenant: Positive = 1_000
-    in_flight_per_origin: Positive = 250  # of one tenant
-    quantum: Positive = 10  # runs in one turn of a tenant of weight 1
-    max_queued: Positive = 500_000  # runs of one tenant that wait for one origin
+    in_flight_per_origin: Positive = 250  # per tenant
+    quantum: Positive = 10  # runs per round-robin turn of a tenant with weight 1
+    max_queued: Positive = 500_000  # runs per tenant and origin
     breaker: BreakerConfig = BreakerConfig()
-    pace: PaceConfig = PaceConfig()
+    backlog_rate: BacklogRateConfig = BacklogRateConfig()
+
+
+class QueueConfig(Struct, frozen=True, kw_only=True):
+    """Runs that wait for workers that pull.
+
+    A run that waits with its request takes some KB. Beyond `idle_runs` of a queue that has had no
+    credits for `idle_us`, and beyond `FairnessConfig.max_queued` of any queue, runs are parked:
+    only what identifies them stays in memory. Beyond `max_parked` of one queue, or
+    `max_parked_of_tenant` of all queues of a tenant, they die.
+    """
+
+    idle_us: int = 10 * SECOND
+    idle_runs: Positive = 10_000
+    max_parked: Positive = 1_000_000
+    max_parked_of_tenant: Positive = 2_000_000
+    look_us: int = SECOND  # how often runs are checked that wait
+    return_us: int = 50 * MILLISECOND  # how often parked runs are brought back to workers
+    shown: Positive = 100  # queues in the metrics, the longest first
+
+
+class RetryConfig(Struct, frozen=True, kw_only=True):
+    """Backoff of a shard's store retries; the pause doubles each time."""
+
+    first_pause_ns: int = 50 * MILLISECOND * 1_000
+    longest_pause_ns: int = SECOND * 1_000  # within the 3 s in which firing must resume
+
+
+class ArmConfig(Struct, frozen=True, kw_only=True):
+    """Arming: batch sizes, the forecast, and limits per job."""
+
+    batch: Positive = 1_000
+    small_batch: Positive = 250  # outside a hot second: a batch delays the others
+    step_us: int = 100 * MILLISECOND  # due times within one step of the lead are armed together
+    forecast_s: int = 120  # half a million runs take about a minute
+    forecast_every_us: int = SECOND
+    decide_slice: int = 60  # jobs decided about in one loop iteration
+    build_slice: int = 20  # requests built in one loop iteration
+    read_slice: int = 250  # definitions or payloads read in one statement
+    armed_per_job: int = 20_000  # beyond it retries and requested runs of the job are held back
+    armed_bytes_per_job: int = 64 << 20  # likewise, by the size of their requests
+    armed_at_least: int = 100
+    armed_singly: int = 50  # reserved for single runs: a trigger passes a backlog of backfills
+    at_once: int = 2  # concurrent batches when time is short
+    behind_at_once: int = 4  # concurrent batches when already late, because they mostly wait
+    urgent_us: int = 2 * SECOND  # due times within it, or the minimum lead, are armed at once
+
+
+class FireConfig(Struct, frozen=True, kw_only=True):
+    """How much *fire* does in one loop iteration, and how *revalidate* reads runs."""
+
+    admit_slice: int = 400  # runs decided about in one loop iteration
+    admit_per_tenant: int = 100  # of them of one tenant, before the next tenant
+    start_slice: int = 32  # requests begun in one loop iteration
+    hand_out_slice: int = 2_000  # runs handed to workers that pull in one loop iteration
+    flowing_us: int = 100 * MILLISECOND  # after a request was begun, others are about to be
+    untrusted_us: int = 50 * MILLISECOND  # between two looks at a lease that is not trusted
+    read_batch: int = 1_000  # runs that are revalidated together
+    read_per_job: int = 250  # of them of one job, while others wait
+    compare_slice: int = 100  # revalidated runs compared in one loop iteration
+    rebuild_slice: int = 20  # requests rebuilt in one loop iteration
+    large_job_every_us: int = 10 * SECOND  # how often a job with very many runs is read as a whole
+
+
+class SettleConfig(Struct, frozen=True, kw_only=True):
+    """Settling: how results are written."""
+
+    batch: Positive = 1_000  # runs; a request may bring some more
+    backed_up_at: int = 10_000  # results waiting; beyond that, work that can wait does
+    at_once: int = 2  # batches being written: one is built while the database writes the other
+    linger_ns: int = 20 * MILLISECOND * 1_000  # how long a result waits for others
+    slice: int = 100  # runs followed up in one loop iteration, or those of one request
+    give_way_us: int = 2 * SECOND  # how long results let due runs go first, in one stretch
+    finish_ns: int = SECOND * 1_000  # how long a finished job waits for others
+
+
+class LoadConfig(Struct, frozen=True, kw_only=True):
+    """Loading timers and planning drafts."""
+
+    slice: int = 2_000  # timers put into the wheel in one loop iteration
+    backed_up_ns: int = SECOND * 1_000  # how long a refresh waits for settle to catch up
+    long_us: int = 20 * MILLISECOND  # after a reload that took longer, loading rests as long
+    large_job: int = 1_000  # waiting runs of one job; so many are not read again at every hint
+    commit_us: int = 30 * SECOND  # from the instant in a change to when everybody sees it
+    plan_batch: int = 500
+    plan_slice: int = 20  # drafts validated in one loop iteration
+    replan_us: int = SECOND  # until drafts that were locked are looked at again
+
+
+class RecoveryConfig(Struct, frozen=True, kw_only=True):
+    """Recovery: finding and adopting orphans, and polling external runs."""
+
+    page: int = 5_000  # unfinished runs, of all partitions together
+    most_compared: int = 20_000  # armed runs; with more, the comparison waits
+    batch: int = 1_000  # adopted runs; no hand-over begins before a batch has ended
+    at_once: int = 2  # batches under way: one is adopted while the requests of another are built
+    build_slice: int = 20  # requests built in one loop iteration
+    look_batch: int = 1_000  # external runs that are looked at together
 
 
 class ShardConfig(Struct, frozen=True, kw_only=True):
-    """How one shard works. `address` is where its metrics are, for whoever looks at `/shards`."""
+    """Settings of one shard. `address` is its metrics address, shown in `/shards`."""
 
     address: str | None = None
     lease_ttl_us: int = 5 * SECOND
     lease_margin_us: int = 500 * MILLISECOND
     horizon_us: int = 10 * MINUTE
     refresh_us: int = MINUTE
-    confirm_us: int = 250 * MILLISECOND  # between two proofs that no hint is missing
-    watch_us: int = SECOND  # between two looks at runs that workers or other shards have in hand
-    overdue_us: int = 5 * SECOND  # between two looks at what is due and not armed
+    confirm_us: int = 250 * MILLISECOND  # interval of the check that no hint is missing
+    watch_us: int = SECOND  # interval of polling runs held by workers or other shards
+    overdue_us: int = 5 * SECOND  # interval of the check for overdue timers
     lead: LeadConfig = LeadConfig()
+    load: LoadConfig = LoadConfig()
+    arm: ArmConfig = ArmConfig()
+    fire: FireConfig = FireConfig()
     fairness: FairnessConfig = FairnessConfig()
-    max_armed: int = 1_000_000  # runs that are armed and wait for their time, in all
+    queue: QueueConfig = QueueConfig()
+    settle: SettleConfig = SettleConfig()
+    recovery: RecoveryConfig = RecoveryConfig()
+    max_armed: int = 1_000_000  # armed runs that are not yet due, in total
     drain_us: int = 30 * SECOND
-    give_up_us: int = 2 * MINUTE  # a partition whose unfinished runs cannot be read for so long
+    give_up_us: int = 2 * MINUTE  # releases a partition whose runs are unreadable this long
+
+
+class GrpcConfig(Struct, frozen=True, kw_only=True):
+    """Listener and limits of the API by gRPC.
+
+    A message of a worker may have up to `max_message_bytes`. A connection without a reaction to a
+    ping within `ping_timeout_ms` is closed.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8422
+    max_message_bytes: Positive = 4 << 20
+    max_calls: Positive = 20_000  # at once, including streams
+    max_calls_per_connection: Positive = 1_000
+    ping_ms: Positive = 20_000
+    ping_timeout_ms: Positive = 10_000
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT, as clients write it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class ApiConfig(Struct, frozen=True, kw_only=True):
-    """How the API listens, whom it answers, and how much it reads.
+    """Listener, authentication and limits of the API.
 
-    With `auth="loopback"` programs of this machine need no token: they speak for
-    `loopback_tenant_id`. A token is looked up again after `token_cache_ms`, so that a revoked one
-    is refused by then. Whoever comes beyond `max_in_flight` requests, or `max_held_bytes` of their
-    bodies, is told to come again. `max_connections_per_address` keeps one client from using up
-    `max_connections`; raise it behind a proxy, which is one client for all of its own.
+    With `auth="loopback"`, local programs need no token and act as `loopback_tenant_id`. Tokens are
+    cached for `token_cache_ms`, so a revoked token is rejected within that time. Requests beyond
+    `max_in_flight`, or beyond `max_held_bytes` of request bodies, get 503 with `Retry-After`.
+    `max_connections_per_address` keeps one client from using up `max_connections`; raise it behind
+    a proxy, whose clients share one address. Workers that pull do not count for it once their token
+    is known, as long as they have at most five sixths of `max_connections`.
     """
 
     host: str = "127.0.0.1"
@@ -171,26 +295,51 @@ class ApiConfig(Struct, frozen=True, kw_only=True):
     token_cache_ms: int = 2_000
     max_header_bytes: int = 16 << 10
     max_bulk_bytes: int = 64 << 20
-    max_requested_runs: Positive = MAX_REQUESTED  # of one job, unfinished
+    max_requested_runs: Positive = MAX_REQUESTED  # unfinished requested runs per job
     max_in_flight: Positive = 1_000
     max_held_bytes: Positive = 256 << 20
-    max_connections: Positive = 2_000
+    max_connections: Positive = 12_000  # ten thousand workers that pull, and others
     max_connections_per_address: Positive = 256
     head_timeout_ms: Positive = 10_000
     body_timeout_ms: int = 30_000
     stop_timeout_ms: int = 10_000
-    egress: EgressConfig = EgressConfig()  # as the shards have it: what they refuse is refused
+    egress: EgressConfig = EgressConfig()  # same as the shards', to reject what they would
+    grpc: GrpcConfig | None = None
+
+
+class LinkConfig(Struct, frozen=True, kw_only=True):
+    """The links between shards and the processes that hand out their runs.
+
+    Both sides send a sign of life every tick, and cut a link after `silent_ticks` without one. With
+    more than `full_bytes` to send, a shard hands out nothing; with more than `max_buffered_bytes`,
+    the link is cut. `host` and `port` are those of a shard's listener; `address` is where others
+    reach it, if that is different.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    address: str | None = None
+    tick_ns: Positive = SECOND * 1_000
+    silent_ticks: Positive = 3
+    full_bytes: Positive = 1 << 20
+    max_buffered_bytes: Positive = 256 << 20
+    max_unproven: Positive = 32  # connections in the handshake
+    max_links: Positive = 1_000
+    max_unwritten: Positive = 20_000  # outcomes of one link that a shard is writing
+    backoff_ns: Positive = 50 * MILLISECOND * 1_000  # before connecting again; doubles
+    max_backoff_ns: Positive = 2 * SECOND * 1_000
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True):
-    """How much a worker takes on, and how long it waits.
+    """Concurrency limits and timeouts of a worker.
 
-    `concurrency` bounds the handlers that run at once, `max_waiting` the runs that wait for one of
-    them or for another attempt of theirs, `max_accepted` the runs that were answered with 202 and
-    go on in the background; whatever comes beyond is refused for the moment (503). `threads` carry
-    handlers that are not async. `timeout_ms` is taken for the job's own when a callback does not
-    name it: a run that was accepted heartbeats three times as often, and one that has another
-    attempt waits almost as long.
+    `concurrency` limits the handlers that run at once, `max_waiting` the runs that wait for a
+    handler or for another attempt of theirs, and `max_accepted` the runs that continue in the
+    background after a 202. Runs beyond these limits get 503. `threads` run handlers that are not
+    async. `timeout_ms` is the job timeout assumed when a callback does not carry one: an accepted
+    run sends three heartbeats per timeout, and a duplicate attempt waits almost as long. A worker
+    that pulls sends three heartbeats per `lease_ms`: the time after which its runs are retried if
+    it dies.
     """
 
     concurrency: int = 100
@@ -202,13 +351,14 @@ class WorkerConfig(Struct, frozen=True, kw_only=True):
     timeout_ms: int = 120_000
     read_timeout_ms: int = 30_000
     stop_timeout_ms: int = 30_000
+    lease_ms: int = 30_000
 
 
 class ClientConfig(Struct, frozen=True, kw_only=True):
-    """How long a client of the API waits, and how often it tries.
+    """Timeouts and retries of the API client.
 
-    `timeout_ms` is for each attempt; between two of them it waits up to `backoff_ms`, twice as
-    long each time, and never longer than `max_backoff_ms`.
+    `timeout_ms` applies to each attempt. The wait between attempts is at most `backoff_ms`, doubles
+    each time, and never exceeds `max_backoff_ms`.
     """
 
     timeout_ms: int = 30_000

@@ -1,8 +1,8 @@
-"""Logs: one line per event, to stderr: JSON for machines, coloured columns on a terminal.
+"""Structured logs on stderr: one JSON line per event, or coloured columns on a terminal.
 
-Invariant: an event is `noun.verb`, and every line about a run says its run id, epoch and partition.
-A line that cannot be written stops nobody. Lines are stamped with the host's wall clock, for the
-eyes of people alone: nothing is decided by it.
+Invariant: an event is named `noun.verb`, and every line about a run has its run id, epoch and
+partition. A line that cannot be written never stops the process. Timestamps come from the host's
+wall clock and are for people only.
 """
 
 import logging
@@ -21,11 +21,11 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
 def write_logs(level: LogLevel = "info", stream: TextIO | None = None) -> None:
-    """Send every log line of this process to `stream`, stderr by default, from `level` on.
+    """Send all log lines of this process from `level` up to `stream`, by default stderr.
 
-    Those of other libraries too. Called when a process starts; of several calls the last holds.
+    This includes the logs of other libraries. Call it when the process starts; the last call wins.
     """
-    stream = stream or sys.stderr  # None, if the process was started without one
+    stream = stream or sys.stderr  # sys.stderr is None if the process was started without one
     number = logging.getLevelNamesMapping()[level.upper()]
     described: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -33,7 +33,7 @@ def write_logs(level: LogLevel = "info", stream: TextIO | None = None) -> None:
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    # By way of the standard library: its handler survives a stream that is closed or full.
+    # Through the standard library, whose handler survives a closed or full stream.
     structlog.configure(
         processors=[*described, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -52,8 +52,29 @@ def write_logs(level: LogLevel = "info", stream: TextIO | None = None) -> None:
     logging.basicConfig(handlers=[handler], level=number, force=True)
 
 
+def join_application_logs() -> None:
+    """Send the log lines of this package to `logging`, so that the application's settings apply.
+
+    Without any, `logging` writes warnings and errors to stderr. An application that has configured
+    structlog keeps that.
+    """
+    if not structlog.is_configured():
+        structlog.configure(
+            processors=[
+                structlog.stdlib.filter_by_level,
+                structlog.processors.format_exc_info,
+                structlog.processors.KeyValueRenderer(key_order=["event"]),
+            ],
+            wrapper_class=structlog.stdlib.BoundLogger,
+            logger_factory=structlog.stdlib.LoggerFactory(),
+        )
+
+
 def about_run(key: RunKey, token: int) -> dict[str, str | int]:
-    """The fields of every line about a run: `log.info("run.armed", **about_run(key, token))`."""
+    """The fields of every log line about a run.
+
+    Use it as `log.info("run.armed", **about_run(key, token))`.
+    """
     return {
         "run_id": format_run_id(key),
         "epoch": split_token(token).epoch,
@@ -62,7 +83,7 @@ def about_run(key: RunKey, token: int) -> dict[str, str | int]:
 
 
 def _rendering(*, is_terminal: bool) -> list[Processor]:
-    # Tracebacks without the variables of their frames: there are secrets among them.
+    # Tracebacks omit local variables, which may hold secrets.
     if is_terminal:
         return [
             structlog.dev.ConsoleRenderer(

@@ -1,8 +1,8 @@
-"""Metrics: the vitals of a shard or an API as Prometheus asks for them.
+"""Prometheus metrics of a shard and of an API, collected from their vitals.
 
-Invariant: everything is read when it is asked for, and the hot path pays nothing. Names and labels
-are those of `docs/METRICS.md` and stay; every label has a bounded set of values, and none of them
-is a tenant, a job or an address.
+Invariant: values are collected on scrape, so the hot path pays nothing. Names and labels are those
+of `docs/METRICS.md` and do not change. Every label has a bounded set of values; none is a tenant, a
+job or an address. Of queues only the longest are shown.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,9 +17,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from wheelsched.core.duration import MILLISECOND, MINUTE, SECOND
 from wheelsched.core.histogram import Histogram
 from wheelsched.ports import Clock
+from wheelsched.values.duration import MILLISECOND, MINUTE, SECOND
 from wheelsched.vitals import ApiVitals, Batches, Vitals
 
 Label = TypeVar("Label", bound=str)
@@ -35,9 +35,9 @@ BOUNDS_US: Final = (
 
 
 def shard_registry(vitals: Vitals, clock: Clock) -> CollectorRegistry:
-    """What a shard shows: its vitals, and memory, processor time and descriptors of the process.
+    """The registry of a shard: its vitals and the metrics of its process.
 
-    `clock` is the process's own, by which the instants in the vitals are.
+    `clock` is the process's own clock, which the instants in the vitals refer to.
     """
     registry = CollectorRegistry()
     registry.register(ShardCollector(vitals, clock))
@@ -46,7 +46,7 @@ def shard_registry(vitals: Vitals, clock: Clock) -> CollectorRegistry:
 
 
 def api_registry(vitals: ApiVitals) -> CollectorRegistry:
-    """What an API shows: its requests, and the process."""
+    """The registry of an API: its requests and the metrics of its process."""
     registry = CollectorRegistry()
     registry.register(ApiCollector(vitals))
     ProcessCollector(registry=registry)
@@ -67,13 +67,23 @@ class ApiCollector(Collector):
         yield answered
         durations = HistogramMetricFamily(
             "wheelsched_api_request_duration_seconds",
-            "How long answers took, from the head of the request on",
+            "Time to answer a request, from its first header on",
             labels=["operation"],
         )
         for operation, observed in vitals.durations.items():
             durations.add_metric([operation], _buckets(observed), observed.sum_us / SECOND)
         yield durations
-        yield _gauge("api_in_flight_requests", "Requests begun and not answered", vitals.in_flight)
+        yield _gauge("api_in_flight_requests", "Requests in progress", vitals.in_flight)
+        yield _gauge(
+            "api_waiting_requests",
+            "Claims that wait for runs, and streams of workers",
+            vitals.waiting,
+        )
+        yield _gauge(
+            "api_linked_shards",
+            "Shards whose runs the workers of this process can get",
+            vitals.linked_shards,
+        )
         yield _counter("api_registered_jobs", "Jobs registered", vitals.registered)
 
 
@@ -84,7 +94,7 @@ class ShardCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._runs()
-        yield from self._tenure()
+        yield from self._ownership()
         yield from self._database_clock()
         yield from self._hints()
         yield from self._plans()
@@ -94,55 +104,90 @@ class ShardCollector(Collector):
     def _runs(self) -> Iterator[Metric]:
         runs = self._vitals.runs
         yield _counters("runs", "Runs that entered a state", "state", runs.entered)
-        yield _counters("skipped", "Due times that were skipped", "reason", runs.skipped)
-        yield _counter("retries", "Attempts that were put off to a later time", runs.retries)
-        yield _counter("stale_outcomes", "Outcomes whose token was stale", runs.stale_outcomes)
-        yield _histogram("lateness", "Lateness of first attempts at the socket", runs.lateness)
-        yield _gauge("wheel_timers", "Timers in the wheel", runs.wheel_timers)
-        yield _gauge("armed_runs", "Runs armed and waiting for their time", runs.armed)
-        yield _gauge(
-            "left_behind_runs", "Runs of other shards still to be taken up", runs.left_behind
+        yield _counters("skipped", "Due times skipped", "reason", runs.skipped)
+        yield _counter("retries", "Retries scheduled", runs.retries)
+        yield _counter(
+            "stale_outcomes", "Outcomes rejected because of a stale token", runs.stale_outcomes
         )
-        yield _gauges("queued_runs", "Runs due and waiting for their turn", "lane", runs.queued)
-        yield _gauge("in_flight_runs", "Runs sent and not answered", runs.in_flight)
+        yield _counter(
+            "repeated_runs",
+            "Finished runs claimed again because the database had forgotten their end",
+            runs.repeated,
+        )
+        yield _histogram(
+            "lateness", "Lateness of first attempts when written to the socket", runs.lateness
+        )
+        yield _gauge("wheel_timers", "Timers in the wheel", runs.wheel_timers)
+        yield _gauge("armed_runs", "Runs armed and not yet due", runs.armed)
+        yield _gauge("orphaned_runs", "Runs of other shards waiting to be adopted", runs.orphans)
+        yield _gauges("queued_runs", "Runs due and waiting to be sent", "lane", runs.queued)
+        yield _gauge("in_flight_runs", "Runs sent and awaiting a response", runs.in_flight)
+        yield _gauge(
+            "handed_out_runs",
+            "Runs handed to workers that pull, without an outcome",
+            runs.handed_out,
+        )
+        yield _gauges(
+            "queue_depth_runs",
+            "Runs of a queue that are due and wait for a worker; the longest queues only",
+            "queue",
+            {name: depth.runs for name, depth in runs.queues.items()},
+        )
+        oldest = GaugeMetricFamily(
+            "wheelsched_queue_oldest_run_age_seconds",
+            "How long the oldest of these runs has waited",
+            labels=["queue"],
+        )
+        for name, depth in runs.queues.items():
+            oldest.add_metric([name], depth.oldest_age_us / SECOND)
+        yield oldest
 
-    def _tenure(self) -> Iterator[Metric]:
-        tenure = self._vitals.tenure
-        trust_us = max(tenure.trusted_until_us - self._now_us(), 0)
-        yield _seconds("lease_trust", "How long the lease is still trusted", trust_us)
-        yield _gauge("partitions", "Partitions that the shard owns", tenure.partitions)
+    def _ownership(self) -> Iterator[Metric]:
+        ownership = self._vitals.ownership
+        trust_us = max(ownership.trusted_until_us - self._now_us(), 0)
+        yield _seconds("lease_trust", "Time until the lease is no longer trusted", trust_us)
+        yield _gauge("partitions", "Partitions owned by the shard", ownership.partitions)
         yield _gauge(
             "unready_partitions",
-            "Owned partitions whose unfinished runs are still to be read: nothing of them fires",
-            tenure.unready_partitions,
+            "Owned partitions that cannot fire yet because their unfinished runs are not loaded",
+            ownership.unready_partitions,
         )
-        yield _counter("takeovers", "Dead shards whose lease was taken over", tenure.takeovers)
-        yield _counter("handovers", "Partitions handed over to others", tenure.handovers)
+        yield _counter("takeovers", "Dead shards taken over", ownership.takeovers)
+        yield _counter("handovers", "Partitions handed over to other shards", ownership.handovers)
+        yield _counter(
+            "database_went_back",
+            "Times that the shard noticed that the database had lost committed data",
+            ownership.went_back,
+        )
 
     def _database_clock(self) -> Iterator[Metric]:
         clock = self._vitals.clock
-        offset = "The database's clock minus the process's own, which counts from its boot"
+        offset = "Database clock minus process clock, which counts from the host's boot"
         yield _seconds("clock_offset", offset, clock.offset_us)
-        yield _seconds("clock_error", "How far off that offset may be", clock.error_us)
-        yield _counter("clock_steps", "Steps of the database's clock", clock.steps)
+        yield _seconds("clock_error", "Maximum error of the clock offset", clock.error_us)
+        yield _counter("clock_steps", "Steps of the database clock", clock.steps)
 
     def _hints(self) -> Iterator[Metric]:
         hints = self._vitals.hints
         yield _counter("hints", "Hints received", hints.received)
         age_us = self._age_us(hints.confirmed_at_us)
-        yield _seconds("hint_freshness", "Age of the last proof that no hint is missing", age_us)
-        yield _counter("hint_reconnects", "Times the hints were connected anew", hints.reconnects)
-        yield _counter("hint_reloads", "Jobs read again because of a hint", hints.reloads)
+        yield _seconds(
+            "hint_freshness", "Time since the last check that no hint is missing", age_us
+        )
+        yield _counter("hint_reconnects", "Reconnects of the hint listener", hints.reconnects)
+        yield _counter("hint_reloads", "Jobs reloaded because of a hint", hints.reloads)
 
     def _plans(self) -> Iterator[Metric]:
         plans = self._vitals.plans
         results = {"accepted": plans.accepted, "refused": plans.refused}
-        yield _counters("plans", "Jobs of applications' transactions", "result", results)
+        yield _counters(
+            "plans", "Jobs scheduled in SQL, by the result of planning", "result", results
+        )
 
     def _dispatch(self) -> Iterator[Metric]:
         dispatch = self._vitals.dispatch
         yield _counter("requests", "Requests sent to workers", dispatch.requests)
-        yield _counter("sent_bytes", "Bytes of their bodies", dispatch.sent_bytes)
+        yield _counter("sent_bytes", "Bytes of request bodies sent to workers", dispatch.sent_bytes)
         breakers = GaugeMetricFamily(
             "wheelsched_breakers", "Circuit breakers that are not closed", labels=["kind", "state"]
         )
@@ -156,20 +201,20 @@ class ShardCollector(Collector):
 
     def _store(self) -> Iterator[Metric]:
         store = self._vitals.store
-        yield from _batches("load", "Loads of a horizon", store.loads)
-        yield from _batches("arm", "Batches of runs to arm", store.arms)
-        yield from _batches("settle", "Batches of outcomes to settle", store.settles)
-        yield _counters("store_errors", "Errors of the database", "error", store.errors)
+        yield from _batches("load", "Horizon loads", store.loads)
+        yield from _batches("arm", "Arm batches", store.arms)
+        yield from _batches("settle", "Settle batches", store.settles)
+        yield _counters("store_errors", "Database errors", "error", store.errors)
         unarmed = GaugeMetricFamily(
             "wheelsched_oldest_unarmed_seconds",
-            "How long the oldest timer or retry that is not armed has been due",
+            "Time since the oldest unarmed timer or retry was due",
             labels=["kind"],
         )
         unarmed.add_metric(["timer"], store.unarmed.timer_us / SECOND)
         unarmed.add_metric(["retry"], store.unarmed.retry_us / SECOND)
         yield unarmed
         age_us = self._age_us(store.refreshed_at_us)
-        yield _seconds("refresh_age", "Age of the last load of all partitions", age_us)
+        yield _seconds("refresh_age", "Time since the last load of all partitions", age_us)
 
     def _now_us(self) -> int:
         return self._clock.now_ns() // _NS_PER_US
@@ -201,7 +246,7 @@ def _gauges(name: str, meaning: str, label: str, values: Mapping[Label, int]) ->
 
 
 def _seconds(name: str, meaning: str, value_us: int | None) -> Metric:
-    """A gauge of time; without a sample while there is nothing to tell."""
+    """A gauge in seconds; it has no sample while the value is None."""
     value = None if value_us is None else value_us / SECOND
     return GaugeMetricFamily(f"wheelsched_{name}_seconds", meaning, value=value)
 
@@ -222,6 +267,6 @@ def _buckets(observed: Histogram) -> list[tuple[str, float]]:
 
 
 def _batches(stage: str, meaning: str, batches: Batches) -> Iterator[Metric]:
-    yield _histogram(f"{stage}_duration", f"{meaning}: how long they took", batches.durations)
-    yield _counter(f"{stage}_rows", f"{meaning}: their rows", batches.rows)
-    yield _counter(f"{stage}_errors", f"{meaning}: those that failed", batches.errors)
+    yield _histogram(f"{stage}_duration", f"{meaning}: duration", batches.durations)
+    yield _counter(f"{stage}_rows", f"{meaning}: rows", batches.rows)
+    yield _counter(f"{stage}_errors", f"{meaning}: failures", batches.errors)

@@ -1,7 +1,7 @@
-"""The probe: whether a process lives, whether it is ready, and its metrics, over HTTP.
+"""The probe of a process: liveness, readiness and metrics over HTTP.
 
-Invariant: an answer costs no I/O, so that a database that hangs makes no process look dead.
-`/healthz` answers when the loop turns, and that is all it says; `/readyz` says what is missing.
+Invariant: a response needs no I/O, so a hanging database never makes a process look dead.
+`/healthz` only proves that the event loop runs; `/readyz` lists what is missing.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from wheelsched.wire.callback import is_callback
 
 
 def status_app(registry: CollectorRegistry, missing: Callable[[], list[str]]) -> web.Application:
-    """An application to serve beside a shard; `missing` names what it lacks to do its work."""
+    """The probe application of a shard; `missing` lists what the shard lacks to be ready."""
 
     async def healthz(_: web.Request) -> web.Response:
         return _json({"alive": True})

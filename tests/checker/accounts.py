@@ -29,9 +29,8 @@ def _lost(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator[Find
     if not runs and _was_never_planned(evidence, story):
         return
     times, history = evidence.times, evidence.history
-    cancelled_us = _cancelled_us(evidence, story)
     stretches = [
-        (run.missed_since_us, max(run.due_us, cancelled_us if run.skip_reason == "deleted" else 0))
+        (run.missed_since_us, story.told_until_us(run))
         for run in runs
         if run.missed_since_us is not None
     ]
@@ -62,13 +61,6 @@ def _was_never_planned(evidence: Evidence, story: Story) -> bool:
     )
 
 
-def _cancelled_us(evidence: Evidence, story: Story) -> int:
-    """When a transaction has cancelled a job. What was late then is told by the first of it: with
-    the job its schedule is gone, and nobody knows how many more there were."""
-    written = [one.written_us for one in story.requests if one.verb == "delete"]
-    return max((evidence.times.database_us(one) for one in written if one is not None), default=0)
-
-
 def _invented(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator[Finding]:
     allowed = story.allowed()
     for run in runs:
@@ -82,10 +74,9 @@ def _invented(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator[
             ):
                 continue
             if (
-                run.state == "cancelled"
-                and _was_asked(evidence, story, run)
-                and _was_ever_due(story, run.due_us)
-            ):
+                (run.state == "cancelled" and _was_asked(evidence, story, run))
+                or (run.job, run.due_us) in evidence.revived
+            ) and _was_ever_due(story, run.due_us):
                 continue
             yield Finding("invented", run.job, run.due_us, f"{run.state} {run.skip_reason}")
 

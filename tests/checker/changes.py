@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from tests.checker.excuses import is_unsettled
+from tests.checker.excuses import TOLERANCE_US, is_unsettled
 from tests.checker.findings import Evidence, Finding
-from tests.checker.records import Arrival
-from tests.checker.story import ENDING, Story
+from tests.checker.records import Arrival, Request
+from tests.checker.story import ENDING, FOREVER_US, Story
 from tests.checker.times import SECOND_US
 
 PAST_US = 3_600 * SECOND_US  # what was due before that is taken for sent, and not named
@@ -27,6 +27,7 @@ def _unwanted(evidence: Evidence, story: Story, received: list[Arrival]) -> Iter
         if (
             is_scheduled
             and arrival.due_us not in allowed
+            and not evidence.is_retried(arrival)
             and not is_unsettled(evidence, arrival.at_us)
         ):
             yield Finding("fired_while_paused", story.job, arrival.due_us, f"{arrival.at_us}")
@@ -58,9 +59,27 @@ def _untold(evidence: Evidence, story: Story, received: list[Arrival]) -> Iterat
                 and arrival.due_us > told_us - PAST_US
                 and arrival.due_us not in due_after.union(request.too_late)
                 and arrival is evidence.arrivals[story.job, arrival.due_us][0]
+                and not evidence.is_retried(arrival)
                 and not is_unsettled(evidence, arrival.at_us)
+                and not _was_cancelled_late(evidence, story, arrival.due_us, request)
             ):
                 yield Finding("untold", story.job, arrival.due_us, f"{request.verb}")
+
+
+def _was_cancelled_late(evidence: Evidence, story: Story, due_us: int, change: Request) -> bool:
+    """Whether a change found a run cancelled by a client who was told that it may still be sent."""
+    key = story.job, due_us
+    ended_us = [
+        evidence.times.instant_us(row.finished_at_us)
+        for row in (evidence.runs.get(key), *evidence.overwritten.get(key, ()))
+        if row is not None and row.state == "cancelled" and row.finished_at_us is not None
+    ]
+    return any(
+        one.sent_us - TOLERANCE_US <= cancelled_us <= min(one.answered_us, change.answered_us)
+        for one in story.requests
+        if one.verb == "cancel" and one.due_us == due_us and one.result == "ok" and not one.in_time
+        for cancelled_us in ended_us
+    )
 
 
 def _cancelled(evidence: Evidence, story: Story) -> Iterator[Finding]:
@@ -68,6 +87,13 @@ def _cancelled(evidence: Evidence, story: Story) -> Iterator[Finding]:
         if request.verb != "cancel" or request.result != "ok" or not request.in_time:
             continue
         assert request.due_us is not None
+        retried_us = [
+            one.sent_us
+            for one in evidence.retries_of(story.job, request.due_us)
+            if one.sent_us >= request.sent_us
+        ]
+        until_us = min(retried_us, default=FOREVER_US)
         for arrival in evidence.arrivals.get((story.job, request.due_us), []):
-            if arrival.at_us > request.answered_us and not is_unsettled(evidence, arrival.at_us):
+            is_after = request.answered_us < arrival.at_us < until_us
+            if is_after and not is_unsettled(evidence, arrival.at_us):
                 yield Finding("fired_while_cancelled", story.job, request.due_us, f"{arrival}")

@@ -5,14 +5,17 @@ from itertools import pairwise
 
 from tests.checker.excuses import (
     TOLERANCE_US,
+    declared_dead,
+    is_row_lost,
     is_unsettled,
     tolerance_us,
     unwritten_by,
     whole_since,
 )
-from tests.checker.findings import Evidence, Finding, Report
+from tests.checker.findings import REVIVABLE, Evidence, Finding, Report
+from tests.checker.leases import has_said_failed, lease_end_us
+from tests.checker.losses import TRUSTED_US, is_acceptance_lost, losses
 from tests.checker.records import FINAL, Arrival, RunRow
-from tests.checker.story import Story
 from tests.checker.times import SECOND_US
 
 WITHDRAWN = ("paused", "edited")  # before it was sent; when it is due after all, another is
@@ -24,17 +27,23 @@ SLACK_US = SECOND_US  # a timeout counts from when it was sent, which nobody her
 def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
     for (job, due_us), arrivals in evidence.arrivals.items():
         run = evidence.runs.get((job, due_us))
+        if run is None and is_row_lost(evidence, job, due_us):
+            yield from _order(evidence, arrivals)
+            continue
         if run is None or job not in evidence.stories:
             yield Finding("unrecorded", job, due_us, "no row, or nobody has asked for its job")
             continue
         yield from _early(evidence, arrivals)
-        yield from _twice(evidence, report, arrivals)
-        yield from _order(arrivals)
-        yield from _too_often(evidence, arrivals)
+        yield from _order(evidence, arrivals)
         yield from _after_the_end(evidence, run, arrivals)
-        yield from _outcome(evidence, run, arrivals)
+        for end, sent in evidence.lives_of(run):
+            yield from _twice(evidence, report, sent)
+            if sent:
+                yield from _too_often(evidence, end, sent)
+                yield from _outcome(evidence, end, sent)
     yield from _rewritten(evidence)
     yield from _keys(evidence)
+    yield from _tokens(evidence)
     for run in evidence.history.runs:
         if run.state == "succeeded" and (run.job, run.due_us) not in evidence.arrivals:
             yield Finding("phantom", run.job, run.due_us, "succeeded, and nobody received it")
@@ -54,15 +63,14 @@ def _early(evidence: Evidence, arrivals: list[Arrival]) -> Iterator[Finding]:
 
 def _twice(evidence: Evidence, report: Report, arrivals: list[Arrival]) -> Iterator[Finding]:
     for earlier, later in pairwise(arrivals):
-        story = evidence.stories[later.job]
-        if later.attempt > earlier.attempt and has_failed(story, earlier, later.at_us):
+        if later.attempt > earlier.attempt and has_failed(evidence, earlier, later.at_us):
             continue
         if earlier.token == later.token:
             yield Finding("token_reused", later.job, later.due_us, f"{later.token}")
         is_armed_twice = (
             earlier.attempt == later.attempt and earlier.token >> 32 == later.token >> 32
         )
-        fault = unwritten_by(evidence, earlier, later.at_us)
+        fault = unwritten_by(evidence, earlier, later.at_us) or declared_dead(evidence, later)
         if fault is None:
             name = "armed_twice" if is_armed_twice else "duplicated"
             yield Finding(name, later.job, later.due_us, f"{earlier} {later}")
@@ -70,9 +78,12 @@ def _twice(evidence: Evidence, report: Report, arrivals: list[Arrival]) -> Itera
             report.duplicates[fault.kind] += 1
 
 
-def has_failed(story: Story, arrival: Arrival, at_us: int) -> bool:
+def has_failed(evidence: Evidence, arrival: Arrival, at_us: int) -> bool:
     """Whether an attempt had failed by an instant, in a way that another may mend."""
-    timeout_us = min(one.timeout_us for one in story.definitions.values())
+    if arrival.queue:
+        return has_said_failed(arrival, at_us) or _is_lease_over(evidence, arrival, at_us)
+    definitions = evidence.stories[arrival.job].definitions.values()
+    timeout_us = min(one.timeout_us for one in definitions)
     answered_us = arrival.answered_us or at_us
     match arrival.answer:
         case "failed":
@@ -81,7 +92,7 @@ def has_failed(story: Story, arrival: Arrival, at_us: int) -> bool:
             return answered_us - arrival.at_us >= timeout_us - SLACK_US
         case "ok":
             return answered_us - arrival.at_us >= timeout_us - TOLERANCE_US
-        case "accepted" if arrival.reported == "failed":
+        case "accepted" if arrival.reported == "failed" or is_report_lost(evidence, arrival):
             return True
         case "accepted":  # silent for so long, since its answer or later
             return (arrival.reported_us or at_us) - answered_us >= timeout_us - TOLERANCE_US
@@ -89,17 +100,32 @@ def has_failed(story: Story, arrival: Arrival, at_us: int) -> bool:
             return False
 
 
-def _too_often(evidence: Evidence, arrivals: list[Arrival]) -> Iterator[Finding]:
-    job, due_us = arrivals[0].job, arrivals[0].due_us
-    definitions = evidence.stories[job].definitions.values()
+def _is_lease_over(evidence: Evidence, arrival: Arrival, at_us: int) -> bool:
+    """Whether a worker that pulls had lost a run by then; not if it knows that it has ended it, and
+    the database does, too."""
+    is_over = lease_end_us(arrival, at_us) <= at_us + tolerance_us(evidence, at_us) + SLACK_US
+    has_ended = arrival.accepted_us is not None and arrival.answer == "ok"
+    return is_over and (not has_ended or is_acceptance_lost(evidence.history, arrival))
+
+
+def is_report_lost(evidence: Evidence, arrival: Arrival) -> bool:
+    """Whether the database has forgotten what a worker told it by itself."""
+    return arrival.reported_us is not None and any(
+        loss.from_us <= arrival.reported_us <= loss.until_us for loss in losses(evidence.history)
+    )
+
+
+def _too_often(evidence: Evidence, end: RunRow, arrivals: list[Arrival]) -> Iterator[Finding]:
+    definitions = evidence.stories[end.job].definitions.values()
     most = max((one.max_attempts for one in definitions), default=0)
-    if (attempt := max(arrival.attempt for arrival in arrivals)) > most:
-        yield Finding("tried_too_often", job, due_us, f"{attempt} of {most}")
+    attempt = max(arrival.attempt for arrival in arrivals) - end.attempts_before
+    if attempt > most:
+        yield Finding("tried_too_often", end.job, end.due_us, f"{attempt} of {most}")
 
 
-def _order(arrivals: list[Arrival]) -> Iterator[Finding]:
+def _order(evidence: Evidence, arrivals: list[Arrival]) -> Iterator[Finding]:
     for earlier, later in pairwise(arrivals):
-        if later.token < earlier.token:
+        if later.token < earlier.token and not declared_dead(evidence, later):
             yield Finding("token_order", later.job, later.due_us, "an older token came later")
         if later.key != earlier.key or later.scheduled_us != earlier.scheduled_us:
             yield Finding("key_changed", later.job, later.due_us, f"{earlier.key} {later.key}")
@@ -136,8 +162,15 @@ def _is_claimed_before(end: RunRow, arrival: Arrival) -> bool:
 def _may_follow(evidence: Evidence, end: RunRow, arrival: Arrival) -> bool:
     """Whether an end is one after which an attempt may be sent all the same: one that was claimed
     before somebody cancelled it too late, and none that was after."""
+    is_over = end is evidence.runs[end.job, end.due_us]
     if end.state == "skipped" and end.skip_reason in WITHDRAWN:
-        return end is not evidence.runs[end.job, end.due_us]  # it gave way
+        return not is_over or _is_claim_lost(evidence, end, arrival)  # it gave way
+    if end.state in REVIVABLE and not is_over and arrival.token > (end.token or 0):
+        return evidence.is_retried(arrival)
+    if evidence.is_of_lost_life(arrival) or _is_claim_lost(evidence, end, arrival):
+        return True
+    if declared_dead(evidence, arrival):
+        return True
     return _is_claimed_before(end, arrival) and any(
         request.verb == "cancel"
         and request.due_us == end.due_us
@@ -148,11 +181,20 @@ def _may_follow(evidence: Evidence, end: RunRow, arrival: Arrival) -> bool:
     )
 
 
+def _is_claim_lost(evidence: Evidence, end: RunRow, arrival: Arrival) -> bool:
+    """Whether an attempt was claimed in a loss, before an outcome of an earlier one was written."""
+    return arrival.token > (end.token or 0) and any(
+        loss.from_us <= arrival.at_us <= loss.until_us + TRUSTED_US
+        for loss in losses(evidence.history)
+    )
+
+
 def _rewritten(evidence: Evidence) -> Iterator[Finding]:
-    """An end stays, unless it was no more than a withdrawal."""
+    """An end stays, unless it was no more than a withdrawal, or somebody has retried its run."""
     for run in evidence.history.overwritten:
         is_withdrawn = run.state == "skipped" and run.skip_reason in WITHDRAWN
-        if run.state in FINAL and not is_withdrawn:
+        is_retried = run.state in REVIVABLE and evidence.retries_of(run.job, run.due_us)
+        if run.state in FINAL and not is_withdrawn and not is_retried:
             yield Finding("stale_write", run.job, run.due_us, f"over {run.state}")
 
 
@@ -190,6 +232,19 @@ def _outcome(evidence: Evidence, run: RunRow, arrivals: list[Arrival]) -> Iterat
             before_us = heard_us - evidence.times.instant_us(run.finished_at_us)
             if before_us > tolerance_us(evidence, heard_us):
                 yield Finding("stale_write", run.job, run.due_us, f"{before_us} us before it ended")
+
+
+def _tokens(evidence: Evidence) -> Iterator[Finding]:
+    """A token belongs to one run of its partition, also after the database went back in time."""
+    owners: dict[tuple[int, int], tuple[str, int]] = {}
+    for arrival in evidence.history.arrivals:
+        partition = evidence.partitions.get(arrival.job)
+        if partition is None:
+            continue
+        owner = owners.setdefault((partition, arrival.token), (arrival.job, arrival.due_us))
+        if owner != (arrival.job, arrival.due_us):
+            detail = f"{arrival.token}, also of {owner}"
+            yield Finding("token_reused", arrival.job, arrival.due_us, detail)
 
 
 def _keys(evidence: Evidence) -> Iterator[Finding]:

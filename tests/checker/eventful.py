@@ -17,7 +17,7 @@ from tests.checker.quiet import (
     token,
     without,
 )
-from tests.checker.records import Fault, History, Life, Offset, PartitionRow, Tenure
+from tests.checker.records import Fault, History, Life, Offset, Ownership, PartitionRow
 
 
 def with_skip_policy(history: History) -> History:
@@ -48,8 +48,8 @@ def taken_over(history: History) -> History:
     first, second = "shard", "second"
     return replace(
         history,
-        tenures=(
-            Tenure(
+        ownerships=(
+            Ownership(
                 partition=PARTITION,
                 epoch=1,
                 shard=first,
@@ -57,18 +57,27 @@ def taken_over(history: History) -> History:
                 until_us=at(35),
                 ended="taken_over",
             ),
-            Tenure(partition=PARTITION, epoch=2, shard=second, from_us=at(35)),
+            Ownership(partition=PARTITION, epoch=2, shard=second, from_us=at(35)),
+        ),
+        lives=(
+            Life(from_us=START, until_us=at(34), shards=(first,)),
+            Life(from_us=START, shards=(second,)),
         ),
         partitions=(PartitionRow(partition=PARTITION, epoch=2),),
         runs=tuple(
-            replace(one, token=token(2, 1), shard=second) if one.due_us > at(35) else one
+            replace(one, token=_second(one.due_us), shard=second) if one.due_us > at(35) else one
             for one in history.runs
         ),
         arrivals=tuple(
-            replace(one, token=token(2, 1)) if one.due_us > at(35) else one
+            replace(one, token=_second(one.due_us)) if one.due_us > at(35) else one
             for one in history.arrivals
         ),
     )
+
+
+def _second(due_us: int) -> int:
+    """The token of a run under the second owner."""
+    return token(2, (due_us - START) // SECOND)
 
 
 def killed(history: History, after_s: float) -> History:

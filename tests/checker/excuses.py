@@ -1,12 +1,14 @@
 """What a fault explains, and for how long; what none of this covers is the product's own doing."""
 
 from tests.checker.findings import Evidence
+from tests.checker.losses import TRUSTED_US, is_forgotten, losses
 from tests.checker.records import Arrival, Fault
 from tests.checker.times import SECOND_US
 
 TOLERANCE_US = 15_000  # of the clock, and of a round trip
 WRITTEN_US = SECOND_US  # an outcome is in the tables so long after it was about to be written
-LOSING = ("crash", "freeze", "store")  # what may keep it from there
+BUSY = 4  # times as long as a request is on its way, a busy machine takes longer to write it
+LOSING = ("crash", "freeze", "store", "loss", "false_death")  # what may keep it from there
 DRAIN_US = 29 * SECOND_US  # a shard that leaves finishes what it has sent, within bounds
 SETTLES_US = 5 * SECOND_US  # a step is believed at the third reading, and there is one a second
 BLINDING = ("store", "freeze")  # what may keep a shard from reading
@@ -42,19 +44,59 @@ def whole_since(evidence: Evidence, from_us: int, for_us: int, kinds: tuple[str,
     return whole_us
 
 
-def unwritten_by(evidence: Evidence, sent: Arrival, until_us: int) -> Fault | None:
+def written_within_us(evidence: Evidence) -> int:
+    """How long it takes to write an outcome when nothing is broken. A real machine may be busy."""
+    return WRITTEN_US + BUSY * evidence.history.transit_us
+
+
+def unwritten_by(
+    evidence: Evidence, sent: Arrival, until_us: int, kinds: tuple[str, ...] = LOSING
+) -> Fault | None:
     """The fault that may have kept the outcome of an attempt out of the tables until an instant.
 
     It was everybody's, or that of who had sent it; and it came before the outcome was written.
     """
-    tenure = evidence.tenure_of(sent)
+    ownership = evidence.tenure_of(sent)
     if sent.answered_us is not None:
-        lag_us = 0 if tenure is None else evidence.lag_us(tenure.shard, sent.answered_us)
+        lag_us = 0 if ownership is None else evidence.lag_us(ownership.shard, sent.answered_us)
         until_us = min(until_us, sent.answered_us + lag_us + WRITTEN_US)
     for fault in evidence.times.faults(sent.at_us, until_us):
-        if tenure is not None and not evidence.concerns(fault, tenure.shard):
+        if ownership is not None and not evidence.concerns(fault, ownership.shard):
             continue
-        is_forced = fault.kind == "leave" and fault.until_us - fault.from_us >= DRAIN_US
-        if fault.kind in LOSING or is_forced:
+        is_long = fault.until_us - fault.from_us >= DRAIN_US
+        is_forced = kinds == LOSING and fault.kind == "leave" and is_long
+        if fault.kind in kinds or is_forced:
             return fault
     return None
+
+
+def declared_dead(evidence: Evidence, sent: Arrival) -> Fault | None:
+    """The lie about who has sent something: it was said to be dead, and may not know that yet."""
+    ownership = evidence.tenure_of(sent)
+    for lie in evidence.times.faults(sent.at_us, sent.at_us, ("false_death",)):
+        if ownership is not None and evidence.concerns(lie, ownership.shard):
+            return lie
+    return None
+
+
+def is_row_lost(evidence: Evidence, job: str, due_us: int) -> bool:
+    """Whether a loss has taken the row of a run that was sent, and no other was written for it:
+    what made it is lost, a skip stands for it, or a transaction has cancelled its job before a
+    shard could plan that again."""
+    history, arrivals = evidence.history, evidence.arrivals[job, due_us]
+    first_us, last_us = arrivals[0].at_us, arrivals[-1].at_us
+    if is_forgotten(history, job, last_us):
+        return True
+    is_skipped = any(
+        run.missed_since_us is not None and run.missed_since_us <= due_us <= run.due_us
+        for run in evidence.runs_of.get(job, ())
+    )
+    story = evidence.stories.get(job)
+    is_unplanned = story is not None and any(
+        one.verb == "delete" and one.written_us is not None and one.result != "failed"
+        for one in story.requests
+    )
+    return (is_skipped or is_unplanned) and any(
+        loss.from_us <= first_us and last_us <= loss.until_us + TRUSTED_US
+        for loss in losses(history)
+    )

@@ -6,11 +6,13 @@ be meant is refused, with a reason; nothing else is; and nothing waits to be pla
 
 from collections.abc import Iterator
 
-from tests.checker.findings import Evidence, Finding
+from tests.checker.findings import Evidence, Finding, Report
+from tests.checker.losses import is_in_loss
 from tests.checker.story import Story
 
 
-def check(evidence: Evidence) -> Iterator[Finding]:
+def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
+    report.forgotten_jobs = sum(1 for job in _forgotten(evidence))
     rows = {job.job: job for job in evidence.history.jobs}
     for story in evidence.stories.values():
         row = rows.get(story.job)
@@ -36,3 +38,14 @@ def _may_be_gone(story: Story) -> bool:
     is_certain = any(one.verb == "create" and one.result == "ok" for one in story.requests)
     is_deleted = any(one.verb == "delete" and one.result != "failed" for one in story.requests)
     return not is_certain or is_deleted
+
+
+def _forgotten(evidence: Evidence) -> Iterator[str]:
+    """The jobs that were acknowledged in a loss, and are gone though nobody deleted them."""
+    told = evidence.told
+    there = {job.job for job in told.jobs}
+    deleted = {one.job for one in told.requests if one.verb == "delete" and one.result == "ok"}
+    for one in told.requests:
+        is_created = one.verb == "create" and one.result == "ok" and is_in_loss(told, one)
+        if is_created and one.job not in there | deleted:
+            yield one.job

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 from tests.checker.deliveries import has_failed
-from tests.checker.excuses import WRITTEN_US, is_doubtful, tolerance_us, whole_since
+from tests.checker.excuses import is_doubtful, tolerance_us, whole_since, written_within_us
 from tests.checker.findings import Evidence, Finding
+from tests.checker.oracle import due_times
 from tests.checker.records import FINAL, Request, RunRow, Verb
 from tests.checker.story import FOREVER_US, Story
 from tests.checker.times import SECOND_US
 
 MISFIRES = {"misfire_skip": "skip", "superseded": "once", "max_missed": "all"}  # by policy
+WITHDRAWN = ("deleted", "paused", "edited")
 QUEUE = 1_000  # runs of a job that wait for their turn
 LOOKS_US = SECOND_US  # between two looks at what others have in hand
 HIDING = ("crash", "freeze", "store", "deaf", "stall")  # what keeps a shard from hearing of an end
@@ -33,13 +35,14 @@ class Case(Struct, frozen=True):
 
     @property
     def others(self) -> Iterator[RunRow]:
-        return (other for other in self.runs if other is not self.run)
+        return (other for other in self.runs if other.due_us != self.run.due_us)
 
 
 def check(evidence: Evidence) -> Iterator[Finding]:
     for story in evidence.stories.values():
         runs = evidence.runs_of.get(story.job, [])
-        for run in runs:
+        ends = (end for run in runs for end, _ in evidence.lives_of(run))
+        for run in ends:
             if (
                 run.state in FINAL
                 and run.state != "succeeded"
@@ -70,23 +73,31 @@ def _is_grounded(evidence: Evidence, story: Story, run: RunRow, runs: list[RunRo
 
 def _is_overlap(case: Case) -> bool:
     is_skip = any(one.overlap == "skip" for one in case.story.definitions.values())
-    return is_skip and bool(_unfinished(case))
+    return is_skip and bool(_registry(case) or _kept_by_a_former_owner(case))
 
 
 def _is_full(case: Case) -> bool:
-    return len(_unfinished(case)) >= QUEUE
+    return len(_registry(case)) >= QUEUE
 
 
-def _unfinished(case: Case) -> list[RunRow]:
+def _registry(case: Case) -> list[RunRow]:
     """The other runs that were due by then, and of whose end a shard may not have known."""
     times = case.evidence.times
     return [
         other
         for other in case.others
-        if (other.state != "skipped" or (other.job, other.due_us) in case.evidence.arrivals)
+        if (other.state != "skipped" or _was_live(case, other))
         and times.instants_us(other.due_us)[0] <= case.at_us + case.tolerance_us
         and case.at_us <= _known_us(case, other)
     ]
+
+
+def _was_live(case: Case, other: RunRow) -> bool:
+    """Whether a run that was skipped was sent before, or waited for a worker. One that is armed
+    again while it waits is late by then: its misfire policy applies."""
+    is_queued = any(one.queue for one in case.story.definitions.values())
+    is_withdrawn = other.skip_reason in (*WITHDRAWN, *MISFIRES) and other.armed_at_us is not None
+    return (is_queued and is_withdrawn) or (other.job, other.due_us) in case.evidence.arrivals
 
 
 def _known_us(case: Case, other: RunRow) -> int:
@@ -95,14 +106,14 @@ def _known_us(case: Case, other: RunRow) -> int:
     if ended_us is None:
         return FOREVER_US
     is_carried = other.shard != case.run.shard
-    within_us = WRITTEN_US + (LOOKS_US if is_carried else 0)
+    within_us = written_within_us(case.evidence) + (LOOKS_US if is_carried else 0)
     return whole_since(case.evidence, ended_us, within_us, HIDING)
 
 
 def _is_misfire(case: Case) -> bool:
     """Past its grace, by a policy that leaves it out; and those that were to fire for it are."""
     late_us = case.ended_us - case.run.due_us + case.tolerance_us
-    later = sum(case.run.due_us < other.due_us <= case.ended_us for other in case.others)
+    later = sum(_later_due_times(case, other) for other in case.others)
     policy = MISFIRES[case.run.skip_reason or ""]
     return any(
         one.misfire == policy
@@ -110,6 +121,16 @@ def _is_misfire(case: Case) -> bool:
         and later >= {"skip": 0, "once": 1, "all": one.max_missed}[policy]
         for one in case.story.definitions.values()
     )
+
+
+def _later_due_times(case: Case, other: RunRow) -> int:
+    """How many due times another row stands for, after that of the run and by its end."""
+    if other.missed_since_us is None:
+        return int(case.run.due_us < other.due_us <= case.ended_us)
+    after_us = max(case.run.due_us, other.missed_since_us - 1)
+    until_us = min(case.ended_us, case.story.told_until_us(other))
+    schedules = [one.schedule for one in case.story.definitions.values()]
+    return max(len(due_times(one, after_us, until_us)) for one in schedules)
 
 
 def _is_past_window(case: Case) -> bool:
@@ -124,7 +145,20 @@ def _is_paused(case: Case) -> bool:
         for arrival in case.evidence.arrivals_of.get(case.run.job, ())
     )
     is_told = bool(_asked(case, "pause")) and _is_under_way(case, "pause", "resume")
-    return is_gone or is_told
+    return is_gone or is_told or _is_still_paused(case)
+
+
+def _is_still_paused(case: Case) -> bool:
+    """A shard skips runs that wait for a worker while their job is paused, perhaps later."""
+    resumed = [
+        request
+        for request in _asked(case, "resume")
+        if request.result == "ok" and request.answered_us + case.tolerance_us < case.at_us
+    ]
+    return any(one.queue for one in case.story.definitions.values()) and any(
+        pause.result == "unknown" or all(pause.sent_us > resume.sent_us for resume in resumed)
+        for pause in _asked(case, "pause")
+    )
 
 
 def _is_edited(case: Case) -> bool:
@@ -141,18 +175,34 @@ def _is_cancelled(case: Case) -> bool:
     """By a client, with its job, or in favour of a later run."""
     by_client = any(request.due_us == case.run.due_us for request in _asked(case, "cancel"))
     is_cancel = any(one.overlap == "cancel" for one in case.story.definitions.values())
-    return by_client or _is_deleted(case) or (is_cancel and bool(_unfinished(case) or _kept(case)))
+    return by_client or _is_deleted(case) or (is_cancel and bool(_registry(case) or _kept(case)))
 
 
 def _kept(case: Case) -> list[RunRow]:
-    """Those that were about to be sent then, and withdrawn while they waited for a place."""
+    """Those that were about to be sent then, and withdrawn while they waited for a place, or handed
+    over and skipped by the next owner."""
     return [
         other
         for other in case.others
-        if other.skip_reason in ("deleted", "paused", "edited")
+        if other.skip_reason in ("deleted", "paused", "edited", *MISFIRES)
         and other.armed_at_us is not None
         and case.evidence.times.instants_us(other.due_us)[0] <= case.at_us + case.tolerance_us
         and case.at_us <= _known_us(case, other)
+    ]
+
+
+def _kept_by_a_former_owner(case: Case) -> list[RunRow]:
+    """Those that were about to be sent then by an owner who was one no more when they ended."""
+    ownerships = case.evidence.tenures_of.get(case.run.partition, ())
+    return [
+        other
+        for other in _kept(case)
+        if (ended_us := case.evidence.ended_us(other)) is not None
+        and any(
+            one.from_us <= case.at_us < one.until_us <= ended_us
+            for one in ownerships
+            if one.until_us is not None
+        )
     ]
 
 
@@ -177,15 +227,31 @@ def _asked(case: Case, verb: Verb) -> list[Request]:
 
 
 def _is_dead(case: Case) -> bool:
-    """Its last attempt was refused; or it failed, and there was to be no other."""
-    arrivals = case.evidence.arrivals.get((case.run.job, case.run.due_us), [])
+    """Its last attempt was refused; or it failed, and there was to be no other; or none may be."""
+    row = case.evidence.runs[case.run.job, case.run.due_us]
+    arrivals = next(sent for end, sent in case.evidence.lives_of(row) if end is case.run)
     last = [one for one in arrivals if one.token == case.run.token] or arrivals[-1:]
     most = min(one.max_attempts for one in case.story.definitions.values())
-    is_last = case.run.attempt >= most or _is_deleted(case)
+    if not arrivals and any(one.is_forbidden for one in case.story.definitions.values()):
+        return True
+    if _is_unclaimed(case):
+        return True
+    is_last = case.run.attempt - case.run.attempts_before >= most or _is_deleted(case)
     until_us = case.at_us + case.tolerance_us
     return any(
-        one.answer in ("rejected", "gone") or (is_last and has_failed(case.story, one, until_us))
+        one.answer in ("rejected", "gone") or (is_last and has_failed(case.evidence, one, until_us))
         for one in last
+    )
+
+
+def _is_unclaimed(case: Case) -> bool:
+    """It has waited for a worker for as long as its job allows, since it last came to its queue."""
+    handed = case.evidence.hand_outs.get((case.run.job, case.run.due_us), ())
+    since_us = [case.evidence.times.instants_us(case.run.due_us)[0]]
+    since_us += [one.given_back_us or one.at_us for one in handed if one.at_us <= case.at_us]
+    waited_us = case.at_us - max(since_us) + case.tolerance_us
+    return any(
+        one.queue and waited_us >= one.claim_within_us for one in case.story.definitions.values()
     )
 
 

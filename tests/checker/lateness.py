@@ -34,7 +34,7 @@ def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
     for name, expected in prompt.items():
         for due_us, window in expected.items():
             arrivals = evidence.arrivals.get((name, due_us))
-            if arrivals:
+            if arrivals and not evidence.is_retried(arrivals[0]):
                 crowd = crowds[due_us // SECOND_US]
                 yield from _late(evidence, report, arrivals[0], window, crowd)
         yield from _mislabelled(evidence, name, expected, late_us)
@@ -43,6 +43,8 @@ def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
 def is_hindered(evidence: Evidence, story: Story) -> bool:
     """Whether the worker itself may have made runs late: they wait for it, or it is left alone."""
     definitions = story.definitions.values()
+    if any(one.queue for one in definitions):
+        return True  # its workers may be few
     is_allowed = all(one.overlap == "allow" for one in definitions)
     is_beside = is_allowed and not evidence.history.is_narrow
     timeout_us = min((one.timeout_us for one in definitions), default=0)
@@ -81,6 +83,8 @@ def _plainly_late(evidence: Evidence, prompt: dict[str, dict[int, Window]]) -> I
             for arrival in evidence.arrivals.get((name, due_us), ())[:1]:
                 meant_us = evidence.times.instant_us(due_us, arrival.at_us) + jitter_us
                 is_late = arrival.at_us - meant_us > PROMPT_US
+                if evidence.is_retried(arrival):
+                    continue
                 if is_late and _blind(evidence, arrival, due) is None:
                     yield arrival.at_us
 
@@ -97,7 +101,7 @@ def _mislabelled(
     on_the_dot: dict[int, set[int]] = {}
     for arrival in evidence.arrivals_of.get(name, ()):
         due_us = _blind(evidence, arrival, due)
-        if due_us is None or _is_around(late_us, arrival.at_us):
+        if due_us is None or _is_around(late_us, arrival.at_us) or evidence.is_retried(arrival):
             continue
         if _is_quiet(evidence, arrival.at_us, due_us, expected[due_us]):
             on_the_dot.setdefault(due_us, set()).add(arrival.due_us)

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.checker.excuses import is_doubtful, tolerance_us, unwritten_by
+from tests.checker.excuses import declared_dead, is_doubtful, tolerance_us, unwritten_by
 from tests.checker.findings import Evidence, Finding
+from tests.checker.losses import losses
 from tests.checker.records import Arrival, RunRow
 from tests.checker.story import Story
 from tests.checker.times import SECOND_US
@@ -24,14 +25,19 @@ def check(evidence: Evidence) -> Iterator[Finding]:
 def _overlapping(evidence: Evidence, story: Story) -> Iterator[Finding]:
     """No run begins, or begins again, between an arrival of another and its end in the tables."""
     runs = [
-        (evidence.arrivals[run.job, run.due_us], run)
+        (sent, end)
         for run in evidence.runs_of.get(story.job, [])
-        if (run.job, run.due_us) in evidence.arrivals
+        for end, sent in evidence.lives_of(run)
+        if sent
     ]
     for arrivals, _ in runs:
         for begun in _begun(arrivals):
             for others, run in runs:
-                if others is not arrivals and _is_live(evidence, run, others, begun.at_us):
+                if (
+                    others is not arrivals
+                    and _is_live(evidence, run, others, begun)
+                    and not _is_sent_in_ignorance(evidence, begun, others)
+                ):
                     yield Finding("overlapping", story.job, begun.due_us, f"with {run.due_us}")
 
 
@@ -43,46 +49,80 @@ def _begun(arrivals: list[Arrival]) -> Iterator[Arrival]:
             yield later
 
 
-def _is_live(evidence: Evidence, run: RunRow, arrivals: list[Arrival], at_us: int) -> bool:
-    """Whether a run was sent before, and had no end, or was forgotten by whoever owned it then."""
-    times = evidence.times
+def _is_live(evidence: Evidence, run: RunRow, arrivals: list[Arrival], begun: Arrival) -> bool:
+    """Whether a run was sent before another, and had no end, and whoever sent that knew of it."""
+    times, at_us = evidence.times, begun.at_us
     if arrivals[0].at_us >= at_us or run.finished_at_us is None:
         return False
     over_us = run.finished_at_us - times.database_us(at_us)
     if over_us <= tolerance_us(evidence, at_us) or times.is_stepped(arrivals[0].at_us, at_us):
         return False
-    if is_doubtful(evidence, run.finished_at_us):
+    if is_doubtful(evidence, run.finished_at_us) or _is_end_lost(evidence, run, at_us):
         return False
-    return not _is_forgotten(evidence, arrivals, at_us)
+    return not _is_forgotten(evidence, arrivals, begun)
 
 
-def _is_forgotten(evidence: Evidence, arrivals: list[Arrival], at_us: int) -> bool:
+def _is_sent_in_ignorance(evidence: Evidence, begun: Arrival, others: list[Arrival]) -> bool:
+    """Whether who was falsely declared dead has sent a run beside another of the next owner."""
+    sent = [one for one in others if one.at_us < begun.at_us][-1]
+    is_next = sent.token >> 32 > begun.token >> 32
+    return is_next and declared_dead(evidence, begun) is not None
+
+
+def _is_end_lost(evidence: Evidence, run: RunRow, at_us: int) -> bool:
+    """Whether a run had ended by an instant in a loss: the tables have a later end by now."""
+    history, key = evidence.history, (run.job, run.due_us)
+    if not any(loss.from_us <= at_us <= loss.until_us for loss in losses(history)):
+        return False
+    ends_us = [one.finished_at_us for one in history.forgotten if (one.job, one.due_us) == key]
+    until_us = evidence.times.database_us(at_us) + tolerance_us(evidence, at_us)
+    is_told = not history.forgotten  # then nobody knows
+    return is_told or any(end_us is not None and end_us <= until_us for end_us in ends_us)
+
+
+def _is_forgotten(evidence: Evidence, arrivals: list[Arrival], begun: Arrival) -> bool:
     """Whether the next owner could not know that a run was sent: its outcome was not written.
 
     It goes out again, and is live from then on. Of a further attempt it knew that there was one
-    before.
+    before; and who has sent it itself knew of it.
     """
+    at_us = begun.at_us
     sent = [one for one in arrivals if one.at_us < at_us][-1]
-    if sent.attempt > arrivals[0].attempt:
+    if _is_lost(evidence, sent, at_us):
+        return True
+    if sent.attempt > arrivals[0].attempt or sent.token >> 32 == begun.token >> 32:
         return False
-    tenure = evidence.tenure_of(sent)
-    if tenure is None or tenure.ended != "taken_over" or tenure.until_us is None:
+    ownership = evidence.tenure_of(sent)
+    if ownership is None or ownership.ended != "taken_over" or ownership.until_us is None:
         return False
-    return tenure.until_us <= at_us and unwritten_by(evidence, sent, tenure.until_us) is not None
+    return (
+        ownership.until_us <= at_us and unwritten_by(evidence, sent, ownership.until_us) is not None
+    )
+
+
+def _is_lost(evidence: Evidence, sent: Arrival, at_us: int) -> bool:
+    """Whether the database has forgotten an attempt by then, or by now the end that it had then."""
+    if unwritten_by(evidence, sent, at_us, ("loss",)) is None:
+        return False
+    has_ended = sent.answer == "ok" and (sent.answered_us or at_us) < at_us
+    is_over = any(sent.at_us <= loss.until_us <= at_us for loss in losses(evidence.history))
+    return is_over or has_ended
 
 
 def _outlived(evidence: Evidence, story: Story) -> Iterator[Finding]:
     """A run that is due after another was sent ends it: that is not tried again."""
     grace_us = min(one.grace_us for one in story.definitions.values())
     runs = [
-        evidence.arrivals[run.job, run.due_us]
+        sent
         for run in evidence.runs_of.get(story.job, [])
-        if (run.job, run.due_us) in evidence.arrivals
+        for _, sent in evidence.lives_of(run)
+        if sent
     ]
     on_time = [
         arrivals[0]
         for arrivals in runs
         if arrivals[0].trigger == "schedule"
+        and not evidence.is_retried(arrivals[0])
         and evidence.times.database_us(arrivals[0].at_us) - arrivals[0].due_us < grace_us
     ]
     for arrivals in runs:
@@ -101,8 +141,10 @@ def _known_since(evidence: Evidence, arrivals: list[Arrival], epoch: int) -> Arr
     before = [one for one in arrivals if one.token >> 32 < epoch]
     if not before or own.attempt > arrivals[0].attempt:
         return arrivals[0]
-    tenure = evidence.tenure_of(before[-1])
-    return arrivals[0] if tenure is not None and tenure.ended == "released" else own
+    if _is_lost(evidence, before[-1], own.at_us):
+        return own
+    ownership = evidence.tenure_of(before[-1])
+    return arrivals[0] if ownership is not None and ownership.ended == "released" else own
 
 
 def _should_have_ended(evidence: Evidence, first: Arrival, later: Arrival, again: Arrival) -> bool:

@@ -7,11 +7,11 @@ from tests.checker.records import (
     History,
     JobRow,
     Life,
+    Ownership,
     PartitionRow,
     Request,
     RunRow,
     Schedule,
-    Tenure,
 )
 
 SECOND = 1_000_000
@@ -75,7 +75,7 @@ def quiet() -> History:
         ),
         runs=tuple(map(run, seconds)),
         partitions=(PartitionRow(partition=PARTITION, epoch=1),),
-        tenures=(Tenure(partition=PARTITION, epoch=1, shard=SHARD, from_us=START),),
+        ownerships=(Ownership(partition=PARTITION, epoch=1, shard=SHARD, from_us=START),),
         lives=(Life(from_us=START, shards=(SHARD,)),),
     )
 

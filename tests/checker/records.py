@@ -1,6 +1,6 @@
 """What the checker reads: plain records, each of which is one line of JSON.
 
-Times. `…at_us` and `…_us` of requests, arrivals, faults and tenures are microseconds of a
+Times. `…at_us` and `…_us` of requests, arrivals, faults and ownerships are microseconds of a
 *reference* clock that never steps: the simulation's own, or the host's. Due times, and the times in
 the tables, are the database's; `offsets` says how far that clock is ahead, from which instant on.
 
@@ -13,10 +13,15 @@ The three logs:
   before their end, or the token of their claim, was written over.
 
 Beside them, what only the experiment knows: `faults`, the windows in which something was broken on
-purpose, `tenures`, who owned which partition when, and how that ended, and `lives`, when which
+purpose, `ownerships`, who owned which partition when, and how that ended, and `lives`, when which
 process was there to do something. Each may be empty; what it would excuse or forbid is then
-neither. `clock_errors` is what shards said about their clocks: by so much they may be off, as the
-promises have it.
+neither. After a `loss` the tables do not know what was committed in it: `ownerships` has what was
+forgotten nevertheless, and `forgotten` the rows of runs that only the lost state had.
+`clock_errors` is what shards said about their clocks: by so much they may be off, as the promises
+have it.
+
+A run of a queue *arrives* when a shard hands it out, if the experiment sees that; else when its
+worker gets it. `handfuls` is what workers got at once, and `offers` when they were ready for more.
 
 Nothing here knows how the experiment was made: in memory, or of real processes.
 """
@@ -26,12 +31,42 @@ from typing import Literal
 from msgspec import Struct
 
 Result = Literal["ok", "failed", "unknown"]
-Verb = Literal["create", "edit", "pause", "resume", "delete", "trigger", "backfill", "cancel"]
+Verb = Literal[
+    "create",
+    "edit",
+    "pause",
+    "resume",
+    "delete",
+    "trigger",
+    "backfill",
+    "cancel",
+    "retry",  # of one run that is dead or cancelled
+    "redrive",  # of the dead runs of a job
+]
 Answer = Literal["ok", "failed", "rejected", "accepted", "gone", "none"]
 FaultKind = Literal[
-    "crash", "freeze", "store", "deaf", "clock", "join", "leave", "down", "stall"
-]  # a stall is too short to cost anybody a lease: what is late, it explains, and nothing else
-Ending = Literal["released", "left", "taken_over"]
+    "crash",
+    "freeze",
+    "store",
+    "deaf",
+    "clock",
+    "join",
+    "leave",
+    "down",
+    "stall",
+    "loss",
+    "false_death",
+    "disconnect",
+    "worker",
+    "api",
+    "link",
+]  # a stall is too short to cost anybody a lease: what is late, it explains, and nothing else;
+# what was committed in a loss is forgotten: the database went back in time; a false death is one
+# that the parent of a living shard has certified; a disconnect ends a lease connection alone: who
+# has lost it does not know of others' deaths for a while, and it explains nothing else; the last
+# three are of workers that pull, the processes they talk to, and the way from there to the shards:
+# they explain that a run waits, and nothing else
+Ending = Literal["released", "left", "taken_over", "forgotten"]
 FINAL = ("succeeded", "dead", "skipped", "cancelled")  # states of runs
 
 
@@ -65,13 +100,17 @@ class Definition(Struct, frozen=True, kw_only=True):
     max_missed: int = 100
     max_attempts: int = 4
     timeout_us: int = 120_000_000
+    queue: str = ""  # where its runs wait for workers that pull; empty if it has a URL
+    claim_within_us: int = 0  # how long they do
+    is_forbidden: bool = False  # no callback may go to its URL: each run is dead, and never arrives
 
 
 class Request(Struct, frozen=True, kw_only=True):
     """One call of a client, however often it was sent with its key.
 
-    `due_us` names a run: the one that is cancelled, or was triggered. `filled_us` are the due
-    times of the runs that a backfill of [`since_us`, `until_us`) was told to have made.
+    `due_us` names a run: the one that is cancelled or retried, or was triggered. `filled_us` are
+    the due times of the runs that a backfill of [`since_us`, `until_us`) was told to have made, or
+    a redrive to have retried.
 
     A call in a transaction of the client's own is answered with its commit, and `failed` when that
     was rolled back. What it wrote counts from `written_us`, when the call itself came back.
@@ -92,6 +131,7 @@ class Request(Struct, frozen=True, kw_only=True):
     since_us: int = 0
     until_us: int = 0
     filled_us: tuple[int, ...] = ()
+    is_repeated: bool = False  # sent several times: it may have done more than its answer names
     too_late: tuple[int, ...] = ()  # due times that a change was told not to have reached
 
 
@@ -111,10 +151,40 @@ class Trespass(Struct, frozen=True, kw_only=True):
     answer: str = ""  # as it came, for who looks into it
 
 
+class Beat(Struct, frozen=True, kw_only=True, gc=False):
+    """A heartbeat of a worker that pulls: when it was sent, for how long, and what it was told."""
+
+    sent_us: int
+    answered_us: int
+    lease_us: int
+    is_held: bool
+
+
+class Handful(Struct, frozen=True, kw_only=True, gc=False):
+    """Runs that a worker got at once, and how many it had asked for by then."""
+
+    worker: str
+    at_us: int
+    count: int
+    credits: int
+
+
+class Offer(Struct, frozen=True, kw_only=True, gc=False):
+    """A time in which a worker was there and had asked for runs of some queues."""
+
+    worker: str
+    tenant: str
+    queues: tuple[str, ...]
+    from_us: int
+    until_us: int
+
+
 class Arrival(Struct, frozen=True, kw_only=True, gc=False):
     """One attempt of one run at a worker. `answered_us` is None while, or if, there is no answer.
 
-    `reported` is what the worker said by itself later on, after `accepted`.
+    `reported` is what the worker said by itself later on, after `accepted`. What follows it is of
+    runs of queues: one that nobody received was lost on its way, and one that was given back has
+    not been begun.
     """
 
     job: str
@@ -133,6 +203,16 @@ class Arrival(Struct, frozen=True, kw_only=True, gc=False):
     answered_us: int | None = None
     reported: Literal["ok", "failed"] | None = None
     reported_us: int | None = None
+    queue: str = ""  # empty for a callback
+    worker: str = ""
+    is_pushed: bool = False  # its worker is on a stream, and can be told anything at once
+    is_unasked: bool = False  # nobody had asked the shard for it
+    received_us: int | None = None
+    beats: tuple[Beat, ...] = ()
+    given_back_us: int | None = None
+    accepted_us: int | None = None  # when the worker knew that its outcome was written
+    told_us: int | None = None  # when the worker was told to stop
+    left_us: int | None = None  # when no worker had it any more
 
 
 class JobRow(Struct, frozen=True, kw_only=True):
@@ -160,6 +240,7 @@ class RunRow(Struct, frozen=True, kw_only=True, gc=False):
     missed_count: int | None
     missed_since_us: int | None
     backfill_of_us: int | None = None
+    attempts_before: int = 0  # of `attempt`, those before it was last retried by hand
 
 
 class PartitionRow(Struct, frozen=True, kw_only=True):
@@ -180,7 +261,7 @@ class Fault(Struct, frozen=True, kw_only=True):
     shard: str | None = None
 
 
-class Tenure(Struct, frozen=True, kw_only=True):
+class Ownership(Struct, frozen=True, kw_only=True):
     """An owner of a partition. `until_us` is None for the present one."""
 
     partition: int
@@ -189,18 +270,27 @@ class Tenure(Struct, frozen=True, kw_only=True):
     from_us: int
     until_us: int | None = None
     ended: Ending | None = None
+    is_restored: bool = False  # nobody took it: the database went back to it
 
 
 class Life(Struct, frozen=True, kw_only=True):
     """A process that is a shard: until it was killed or asked to leave; None while it lives.
 
-    `shards` are the names under which it has had a lease, as in `Tenure`.
+    `shards` are the names under which it has had a lease, as in `Tenure`. One that is asked to
+    leave takes nothing over any more, from `leaving_us` on, also if it is killed before it is gone.
     """
 
     from_us: int
     until_us: int | None = None
+    leaving_us: int | None = None
     is_killed: bool = False
+    is_known: bool = False  # others could see that it was killed: its connections were closed
     shards: tuple[str, ...] = ()
+
+    @property
+    def able_until_us(self) -> int | None:
+        """Until when it could take something over; None while it can."""
+        return self.until_us if self.leaving_us is None else self.leaving_us
 
 
 class Offset(Struct, frozen=True, kw_only=True):
@@ -231,9 +321,12 @@ class History(Struct, frozen=True, kw_only=True):
     runs: tuple[RunRow, ...]
     partitions: tuple[PartitionRow, ...]
     overwritten: tuple[RunRow, ...] = ()
+    forgotten: tuple[RunRow, ...] = ()
     trespasses: tuple[Trespass, ...] = ()
+    handfuls: tuple[Handful, ...] = ()
+    offers: tuple[Offer, ...] = ()
     faults: tuple[Fault, ...] = ()
-    tenures: tuple[Tenure, ...] = ()
+    ownerships: tuple[Ownership, ...] = ()
     lives: tuple[Life, ...] = ()
     offsets: tuple[Offset, ...] = ()
     clock_errors: tuple[ClockError, ...] = ()

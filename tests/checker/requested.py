@@ -63,17 +63,19 @@ def _backfills(evidence: Evidence, story: Story, runs: list[RunRow]) -> Iterator
     for due_us, count in told.items():
         if due_us not in filled or count > 1:
             yield Finding("lost", story.job, due_us, f"of {count} backfills")
-    unasked: Counter[int | None] = Counter()
+    makers: set[tuple[int, int | None]] = set()  # by which request, and for which due time
     for due_us in sorted(filled.keys() - told.keys()):
-        unasked[filled[due_us]] += 1
-        may_have = [
-            request
+        may_have = (
+            (request.sent_us, filled[due_us])
             for request in _unknown(asked)
             if _may_have_made(evidence, request, due_us)
             and any(filled[due_us] in times for times in _wanted(story, request))
-        ]
-        if unasked[filled[due_us]] > len(may_have):
+        )
+        maker = next((each for each in may_have if each not in makers), None)
+        if maker is None:
             yield Finding("requested_twice", story.job, due_us, f"backfill of {filled[due_us]}")
+        else:
+            makers.add(maker)
 
 
 def _unknown(asked: list[Request]) -> list[Request]:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 from tests.checker.oracle import due_times
-from tests.checker.records import Definition, History, Request
+from tests.checker.records import Definition, History, Request, RunRow
 from tests.checker.times import SECOND_US, Times
 
 FOREVER_US = 1 << 61
 NOTICE_US = SECOND_US  # what is acknowledged this long before a due time holds
 ENDING = ("pause", "delete")
+BY_HAND = ("retry", "redrive")
 CLOCK_US = 20_000  # by which who answers may be ahead of the database
 
 
@@ -45,6 +46,11 @@ class Story:
             for request in self.requests
             if request.definition is not None
         }
+        self.retries = [
+            request
+            for request in self.requests
+            if request.verb in BY_HAND and request.result != "failed"
+        ]
         self._gone_us = gone_us
         self.possible = self._possible()
         self.certain = self._certain()
@@ -82,8 +88,22 @@ class Story:
         ]
         return max(known, default=0)
 
+    def told_until_us(self, skip: RunRow) -> int:
+        """Up to when a skip of several due times stands for what was due. What was late when a
+        transaction has cancelled its job is told by the first of it: with the job its schedule is
+        gone, and nobody knows how many more there were."""
+        if skip.skip_reason != "deleted":
+            return skip.due_us
+        cancelled_us = [
+            self._times.database_us(one.written_us)
+            for one in self.requests
+            if one.verb == "delete" and one.result != "failed" and one.written_us is not None
+        ]
+        return max([skip.due_us, *cancelled_us])
+
     def _due(self, window: Window, until_us: int) -> list[int]:
-        from_us = self._times.database_us(window.from_us)
+        # The clock may have been set back while the request was under way.
+        from_us = min(map(self._times.database_us, (window.from_us, window.known_us)))
         return due_times(window.definition.schedule, from_us, until_us)
 
     def _latest_us(self, window: Window) -> int:
@@ -116,7 +136,7 @@ class Story:
                 Window(
                     definition=definition,
                     from_us=request.sent_us,
-                    known_us=request.sent_us,
+                    known_us=request.answered_us,
                     until_us=min(ends, default=FOREVER_US),
                 )
                 for definition in starts

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from tests.checker.excuses import is_unsettled
 from tests.checker.findings import Evidence, Finding, Report
 from tests.checker.lateness import is_hindered
-from tests.checker.records import Arrival, Life, Tenure
+from tests.checker.records import Arrival, Life, Ownership
 from tests.checker.story import Story
 from tests.checker.times import SECOND_US
 
 AT_MOST_US = 15 * SECOND_US
+KNOWN_US = 1_500_000  # of one whose connections were closed
+SEEN_US = 2 * SECOND_US  # who has been there for so long has seen the others
 BEFORE_US = 5 * SECOND_US  # whoever was frozen or cut off till then may have to begin again
 LEASE_US = 7 * SECOND_US  # how long a killed shard may count as one that lives
 DISABLING = ("freeze", "store", "clock", "stall")
@@ -25,35 +27,50 @@ def check(evidence: Evidence, report: Report) -> Iterator[Finding]:
         if life.is_killed and life.until_us is not None:
             held = _held(evidence, life, life.until_us)
             for arrival in _next_fires(evidence, held, life.until_us):
-                tenure = held[evidence.partitions[arrival.job]]
-                yield from _judge(evidence, report, arrival, tenure, life.until_us)
+                ownership = held[evidence.partitions[arrival.job]]
+                yield from _judge(evidence, report, arrival, ownership, life.until_us)
 
 
-def _held(evidence: Evidence, life: Life, killed_us: int) -> dict[int, Tenure]:
+def _held(evidence: Evidence, life: Life, killed_us: int) -> dict[int, Ownership]:
     """What a process owned when it was killed, by partition."""
     return {
-        tenure.partition: tenure
-        for tenure in evidence.history.tenures
-        if tenure.shard in life.shards
-        and tenure.from_us <= killed_us
-        and (tenure.until_us is None or tenure.until_us > killed_us)
+        ownership.partition: ownership
+        for ownership in evidence.history.ownerships
+        if ownership.shard in life.shards
+        and ownership.from_us <= killed_us
+        and (ownership.until_us is None or ownership.until_us > killed_us)
     }
 
 
 def _judge(
-    evidence: Evidence, report: Report, arrival: Arrival, tenure: Tenure, killed_us: int
+    evidence: Evidence, report: Report, arrival: Arrival, ownership: Ownership, killed_us: int
 ) -> Iterator[Finding]:
     able_us = _able_since(evidence, killed_us, arrival.at_us)
     if able_us is None:
         return
     due_us = _due(evidence, arrival)
     others = _other_kills(evidence, killed_us, arrival.at_us)
+    is_known = not others and _is_known(evidence, ownership.shard, arrival.at_us)
+    at_most_us = KNOWN_US if is_known else AT_MOST_US
     took_us = arrival.at_us - max(able_us, due_us, *others, killed_us)
-    if took_us > AT_MOST_US:
+    if took_us > at_most_us:
         yield Finding("slow_takeover", arrival.job, arrival.due_us, f"{took_us} us")
-    has_waited = tenure.until_us is None or due_us <= tenure.until_us
+    has_waited = ownership.until_us is None or due_us <= ownership.until_us
     if has_waited and not others:
         report.takeovers_us.append(arrival.at_us - able_us)
+
+
+def _is_known(evidence: Evidence, shard: str, fired_us: int) -> bool:
+    """Whether somebody who was there before and after could see that a shard was killed."""
+    dead = next((life for life in evidence.history.lives if shard in life.shards), None)
+    if dead is None or not dead.is_known or dead.until_us is None:
+        return False
+    seen_us = dead.until_us - SEEN_US
+    if dead.from_us > seen_us or evidence.times.faults(seen_us, fired_us, ("disconnect",)):
+        return False
+    return any(
+        life.from_us <= seen_us and _is_able(life, fired_us) for life in evidence.history.lives
+    )
 
 
 def _other_kills(evidence: Evidence, killed_us: int, fired_us: int) -> list[int]:
@@ -68,12 +85,17 @@ def _other_kills(evidence: Evidence, killed_us: int, fired_us: int) -> list[int]
     ]
 
 
-def _next_fires(evidence: Evidence, held: dict[int, Tenure], killed_us: int) -> list[Arrival]:
+def _next_fires(evidence: Evidence, held: dict[int, Ownership], killed_us: int) -> list[Arrival]:
     """The first arrival of each of its jobs under a later owner, where no worker was in the way."""
     found: dict[str, Arrival] = {}
     for arrival in sorted(evidence.history.arrivals, key=lambda arrival: arrival.at_us):
-        tenure = held.get(evidence.partitions.get(arrival.job, -1))
-        if tenure is not None and arrival.at_us > killed_us and arrival.token >> 32 > tenure.epoch:
+        ownership = held.get(evidence.partitions.get(arrival.job, -1))
+        if (
+            ownership is not None
+            and arrival.at_us > killed_us
+            and arrival.token >> 32 > ownership.epoch
+            and not evidence.is_retried(arrival)
+        ):
             found.setdefault(arrival.job, arrival)
     return [
         arrival
@@ -97,9 +119,14 @@ def _able_since(evidence: Evidence, killed_us: int, fired_us: int) -> int | None
     takers = [
         life.from_us
         for life in evidence.history.lives
-        if life.from_us <= fired_us and (life.until_us is None or life.until_us > fired_us)
+        if life.from_us <= fired_us and _is_able(life, fired_us)
     ]
     return max(killed_us, min(takers)) if takers else None
+
+
+def _is_able(life: Life, at_us: int) -> bool:
+    """Whether a process was neither killed nor asked to leave by then."""
+    return life.able_until_us is None or life.able_until_us > at_us
 
 
 def _due(evidence: Evidence, arrival: Arrival) -> int:

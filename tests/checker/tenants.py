@@ -7,6 +7,7 @@ either, the others see: for them nobody has asked for it.
 
 from collections.abc import Iterator
 
+from tests.checker.excuses import is_row_lost
 from tests.checker.findings import Evidence, Finding
 
 
@@ -22,12 +23,13 @@ def _deliveries(evidence: Evidence) -> Iterator[Finding]:
     for arrival in evidence.history.arrivals:
         story = evidence.stories.get(arrival.job)
         run = evidence.runs.get((arrival.job, arrival.due_us))
+        is_lost = run is None and is_row_lost(evidence, arrival.job, arrival.due_us)
         urls = {one.url for one in story.definitions.values()} if story else set()
         tenants = {
             arrival.tenant,
             arrival.signer or arrival.tenant,
             story.tenant if story else None,
-            run.tenant if run else None,
+            run.tenant if run else arrival.tenant if is_lost else None,
         }
         if arrival.url not in urls or len(tenants) > 1:
             yield Finding("cross_tenant", arrival.job, arrival.due_us, f"{arrival.url} {tenants}")

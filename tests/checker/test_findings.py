@@ -9,6 +9,8 @@ from tests.checker.eventful import killed, taken_over, with_cancel_policy, with_
 from tests.checker.quiet import (
     DEFINITION,
     SECOND,
+    SHARD,
+    START,
     and_also,
     arrival,
     at,
@@ -20,13 +22,14 @@ from tests.checker.quiet import (
     token,
     without,
 )
-from tests.checker.records import Fault, History, Schedule
+from tests.checker.records import Fault, History, Life, Schedule
+from tests.checker.test_queues import BROKEN
 
 MANUAL = at(15) + 1
 
 
 def with_owner(history: History, **fields: object) -> History:
-    return replace(history, tenures=(replace(history.tenures[0], **fields),))
+    return replace(history, ownerships=(replace(history.ownerships[0], **fields),))
 
 
 def changed_job(history: History, **fields: object) -> History:
@@ -63,6 +66,9 @@ CASES: dict[str, Callable[[History], History]] = {
         run(15, due_us=MANUAL + 1, trigger="manual", state="cancelled"),
         arrival(15, due_us=MANUAL, scheduled_us=MANUAL, trigger="manual"),
     ),
+    "retried_unasked": lambda history: replace(
+        history, overwritten=(run(30, state="dead", token=token(1, 29)),)
+    ),
     "misfilled": lambda history: and_also(
         history,
         request(
@@ -97,12 +103,12 @@ CASES: dict[str, Callable[[History], History]] = {
         history, 30, state="skipped", skip_reason="overlap"
     ),
     "stale_write": lambda history: changed_arrival(history, 30, answer="failed"),
-    "two_owners": lambda history: replace(history, tenures=history.tenures * 2),
+    "two_owners": lambda history: replace(history, ownerships=history.ownerships * 2),
     "epoch_order": lambda history: replace(
         history,
-        tenures=(
-            replace(history.tenures[0], epoch=2, until_us=at(1), ended="released"),
-            replace(history.tenures[0], from_us=at(2)),
+        ownerships=(
+            replace(history.ownerships[0], epoch=2, until_us=at(1), ended="released"),
+            replace(history.ownerships[0], from_us=at(2)),
         ),
     ),
     "wrong_epoch": lambda history: changed_arrival(history, 30, token=token(2, 30)),
@@ -110,6 +116,17 @@ CASES: dict[str, Callable[[History], History]] = {
     "armed_after_tenure": lambda history: with_owner(history, until_us=at(55), ended="released"),
     "sent_after_takeover": lambda history: changed_arrival(
         taken_over(history), 40, token=token(1, 40)
+    ),
+    "sent_from_memory": lambda history: replace(
+        taken_over(history),
+        ownerships=tuple(
+            replace(one, ended="forgotten", until_us=at(31)) if one.until_us else one
+            for one in taken_over(history).ownerships
+        ),
+        arrivals=(*taken_over(history).arrivals, arrival(34, token=token(1, 34))),
+    ),
+    "robbed": lambda history: replace(
+        taken_over(history), lives=(Life(from_us=START, shards=(SHARD,)),)
     ),
     "fired_while_paused": lambda history: and_also(history, request("pause", 35)),
     "fired_while_cancelled": lambda history: and_also(
@@ -155,7 +172,8 @@ def test_every_finding_that_is_described_has_a_case() -> None:
     assert described.__doc__ is not None
     rows = [line.split("|")[1] for line in described.__doc__.splitlines() if line[:3] == "| `"]
     names = {name.strip(" `") for row in rows for name in row.split(",")}
-    assert names == CASES.keys()
+    of_queues = {finding for finding, _ in BROKEN.values()}
+    assert names == CASES.keys() | of_queues
 
 
 @pytest.mark.parametrize(("crowd", "is_found"), [(0, True), (5_000, True), (6_000, False)])
@@ -236,6 +254,18 @@ def test_a_takeover_is_measured_from_when_somebody_lived() -> None:
     report = check(replace(history, lives=nobody))
     assert report.takeovers_us == [6_000_000]
     assert "slow_takeover" not in report.names
+
+
+@pytest.mark.parametrize(("leaving_s", "is_found"), [(15, False), (None, True)])
+def test_who_is_leaving_takes_nothing_over(leaving_s: int | None, is_found: bool) -> None:
+    """Another shard is killed at 80 s, asked to leave before or not; the next comes at 30 s."""
+    history = killed(quiet(), 17)
+    leaving_us = None if leaving_s is None else at(leaving_s)
+    third = Life(
+        from_us=START, until_us=at(80), leaving_us=leaving_us, is_killed=True, shards=("third",)
+    )
+    lives = (history.lives[0], replace(history.lives[1], from_us=at(30)), third)
+    assert ("slow_takeover" in check(replace(history, lives=lives)).names) is is_found
 
 
 def test_a_takeover_is_not_judged_while_something_else_is_broken() -> None:

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 from tests.checker.check import check
+from tests.checker.eventful import taken_over
 from tests.checker.quiet import (
     DEFINITION,
     SECOND,
@@ -66,6 +67,26 @@ def test_the_end_of_a_run_is_known_at_once_unless_another_shard_has_it_in_hand()
     assert "groundless" in check(long_over).names
 
 
+@pytest.mark.parametrize(("ended_s", "is_found"), [(25.5, False), (24.5, True)])
+def test_a_busy_machine_takes_longer_to_write_an_end(ended_s: float, is_found: bool) -> None:
+    over = changed_run(skipped(quiet(), "overlap"), 20, finished_at_us=at(ended_s))
+    assert ("groundless" in check(replace(over, transit_us=SECOND)).names) is is_found
+
+
+@pytest.mark.parametrize(
+    ("ended_s", "is_found"), [(44, False), (34, True), (20, True)], ids=["next", "same", "before"]
+)
+def test_a_run_overlaps_with_one_that_was_about_to_be_sent_by_a_former_owner(
+    ended_s: int, is_found: bool
+) -> None:
+    """The run of 20 s is never sent: another shard takes over at 35 s, and its job is deleted."""
+    history = skipped(taken_over(and_also(quiet(), request("delete", 44))), "overlap")
+    ended = {"state": "skipped", "skip_reason": "deleted", "finished_at_us": at(ended_s)}
+    history = changed_run(without(history, 20, arrival_only=True), 20, **ended)
+    found = {one.due_us for one in check(history).findings if one.name == "groundless"}
+    assert (at(30) in found) is is_found
+
+
 @pytest.mark.parametrize(
     ("reason", "policy"), [("misfire_skip", "skip"), ("superseded", "once"), ("max_missed", "all")]
 )
@@ -80,6 +101,45 @@ def test_a_misfire_is_past_its_grace_and_by_its_policy(reason: str, policy: str)
 def test_what_is_superseded_has_somebody_who_fires_for_it() -> None:
     history = defined(grace_us=5 * SECOND)
     assert "groundless" in check(skipped(history, "superseded", **late_by(6))).names
+
+
+@pytest.mark.parametrize(("count", "is_found"), [(2, False), (1, True)])
+def test_a_skip_stands_for_all_due_times_that_were_to_fire(count: int, is_found: bool) -> None:
+    """Those of 40 s and 50 s were to fire for that of 30 s, and are themselves skipped later."""
+    history = defined(misfire="all", grace_us=5 * SECOND, max_missed=2)
+    history = skipped(history, "max_missed", finished_at_us=at(55))
+    summary = {"state": "skipped", "skip_reason": "max_missed", "finished_at_us": at(85)}
+    missed = {"missed_since_us": at(60 - 10 * count), "missed_count": count}
+    history = without(unsent(history, 50, **summary, **missed), 40)
+    found = {one.due_us for one in check(history).findings if one.name == "groundless"}
+    assert (at(30) in found) is is_found
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_found"),
+    [
+        ({"written_us": at(56)}, False),
+        ({"written_us": at(45)}, True),
+        ({"written_us": at(56), "result": "failed"}, True),
+        ({}, True),
+    ],
+    ids=["in_time", "too_early", "rolled_back", "over_rest"],
+)
+def test_a_cancelled_job_may_have_missed_what_was_to_fire(
+    fields: dict[str, object], is_found: bool
+) -> None:
+    """Those of 40 s and 50 s were to fire for that of 30 s. A transaction cancels the job before
+    that, and only the first of them is told."""
+    history = defined(misfire="all", grace_us=5 * SECOND, max_missed=2)
+    history = skipped(history, "max_missed", finished_at_us=at(55))
+    cancelled = {"state": "skipped", "skip_reason": "deleted", "finished_at_us": at(56)}
+    missed = {"missed_since_us": at(40), "missed_count": 1}
+    history = unsent(history, 40, **cancelled, **missed)
+    for seconds in range(50, 91, 10):
+        history = without(history, seconds)
+    history = and_also(history, request("delete", 56, **fields))
+    found = {one.due_us for one in check(history).findings if one.name == "groundless"}
+    assert (at(30) in found) is is_found
 
 
 def test_a_window_has_to_have_passed() -> None:
@@ -158,6 +218,18 @@ def test_a_run_is_cancelled_in_favour_of_one_that_is_withdrawn_as_it_waits_for_a
         assert (at(30) in grounds) is is_found
 
 
+@pytest.mark.parametrize(("queue", "is_found"), [("due", False), (None, True)])
+def test_an_overlap_may_be_with_a_run_that_waits_for_a_worker(
+    queue: str | None, is_found: bool
+) -> None:
+    """It is armed again at 35 s, when it is late."""
+    history = defined(queue=queue, misfire="skip", grace_us=10 * SECOND)
+    late = {"state": "skipped", "skip_reason": "misfire_skip", "finished_at_us": at(35)}
+    history = changed_run(without(history, 20, arrival_only=True), 20, attempt=0, **late)
+    found = check(skipped(history, "overlap", finished_at_us=at(30))).findings
+    assert (at(30) in {one.due_us for one in found if one.name == "groundless"}) is is_found
+
+
 @pytest.mark.parametrize("answer", ["rejected", "gone"])
 def test_what_its_worker_refuses_is_dead(answer: str) -> None:
     history = changed_run(quiet(), 30, state="dead")
@@ -172,6 +244,12 @@ def test_what_its_worker_does_not_refuse_is_not_dead(answer: str) -> None:
 
 def test_nothing_is_dead_that_was_not_sent() -> None:
     assert "groundless" in check(unsent(quiet(), 30, state="dead")).names
+
+
+def test_what_may_not_be_called_is_dead_and_never_succeeds() -> None:
+    history = defined(is_forbidden=True)
+    assert "groundless" not in check(unsent(history, 30, state="dead")).names
+    assert "phantom" in check(unsent(history, 30, state="succeeded")).names
 
 
 def tried(attempts: int, most: int) -> History:

@@ -60,8 +60,8 @@ def test_what_a_next_owner_has_begun_itself_ends_by_what_comes_after_that(
     """It sends the run of 20 s as if for the first time, that of 40 s, and then its retry. Of what
     was given over to it, it knows that it was sent."""
     history = with_cancel_policy(taken_over(quiet()), again=48)
-    first, second = history.tenures
-    history = replace(history, tenures=(replace(first, ended=ended), second))
+    first, second = history.ownerships
+    history = replace(history, ownerships=(replace(first, ended=ended), second))
     history = and_also(
         history, arrival(20, token=token(2, 1), at_us=at(begun_s), answered_us=at(begun_s))
     )

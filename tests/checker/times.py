@@ -128,6 +128,7 @@ def _down(history: History) -> Iterator[Fault]:
     for life in sorted(history.lives, key=lambda life: life.from_us):
         if life.from_us > covered_us:
             yield Fault(kind="down", from_us=covered_us, until_us=life.from_us)
-        covered_us = max(covered_us, history.ended_us if life.until_us is None else life.until_us)
+        until_us = life.able_until_us
+        covered_us = max(covered_us, history.ended_us if until_us is None else until_us)
     if covered_us < history.ended_us:
         yield Fault(kind="down", from_us=covered_us, until_us=history.ended_us)

@@ -7,7 +7,7 @@ import msgspec
 from tests.postgres import Connect
 
 from wheelsched.ports import Caller
-from wheelsched.store.connection import Connection
+from wheelsched.store.connections.connection import Connection
 from wheelsched.testing import MemoryStore
 from wheelsched.testing.application import IfExists, MemoryTransaction
 

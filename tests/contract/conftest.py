@@ -2,22 +2,23 @@
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
 from functools import partial
-from typing import Self
+from typing import NamedTuple, Self
 from uuid import UUID, uuid4
 
 import msgspec
 import pytest
 from msgspec import Raw
 from tests.contract.applications import Application, InMemory, OnPostgres
-from tests.postgres import Connect
+from tests.postgres import PATIENT, Connect
 
 from wheelsched.config import StoreConfig
-from wheelsched.core.model import Job, JobState, Run, RunKey, RunState, Target
+from wheelsched.core.model import HttpTarget, Job, JobState, Run, RunKey, RunState
 from wheelsched.core.partition import partition_of
-from wheelsched.core.spec import Spec
 from wheelsched.core.token import first_token
 from wheelsched.ports import (
+    Backend,
     Caller,
     Claim,
     ClaimedRun,
@@ -26,14 +27,16 @@ from wheelsched.ports import (
     Hint,
     HintSource,
     Lease,
+    LeaseStore,
     Mark,
     Registration,
     Settled,
     Stores,
     Tenant,
 )
-from wheelsched.store.database import Database
-from wheelsched.store.hints import PostgresHints
+from wheelsched.schedule.spec import Spec
+from wheelsched.store.connections.database import Database
+from wheelsched.store.for_shard.hints import PostgresHints
 from wheelsched.store.postgres import PostgresStore
 from wheelsched.testing import MemoryStore
 
@@ -41,8 +44,15 @@ Audited = tuple[UUID, str, str, str, dict[str, object]]
 ReadAudit = Callable[[], Awaitable[list[Audited]]]
 Listen = Callable[[Callable[[Hint], None]], Awaitable[HintSource]]
 ALL = range(256)
-TTL_US = 5_000_000
+TTL_US = 60_000_000  # no lease expires by itself
 MINUTE_US = 60_000_000
+
+
+class Process(NamedTuple):
+    """Another process of a shard."""
+
+    leases: LeaseStore
+    die: Callable[[], Awaitable[None]]  # the kernel closes its sockets
 
 
 class World:
@@ -55,14 +65,19 @@ class World:
         listen: Listen,
         audit: ReadAudit,
         application: Application,
+        start_process: Callable[[], Awaitable[Process]],
+        end_backend: Callable[[Backend], Awaitable[None]],
     ) -> None:
         self.listen = listen
+        self.start_process = start_process
+        self.end_backend = end_backend
         self.audit = audit
         self.application = application
         self.plans = shard.plans
         self.leases, self.timers, self.runs = shard.leases, shard.timers, shard.runs
         self.jobs, self.history, self.tenants = api.jobs, api.history, api.tenants
         self.idempotency = api.idempotency
+        self.links, self.shard_links = api.links, shard.links
         self.api_timers = api.timers
         self.shard_tenants = shard.tenants
         self.caller, self.other = Caller(uuid4(), "somebody"), Caller(uuid4(), "another")
@@ -95,7 +110,7 @@ class World:
             "schedule": Raw(b'"* * * * *"'),
             "spec": Spec(kind="cron", expression="* * * * *", timezone="Europe/London"),
             "anchor_us": self.now_us,
-            "target": Target(url="https://example.org/", headers={"x-team": "a"}),
+            "target": HttpTarget(url="https://example.org/", headers={"x-team": "a"}),
             "payload": Raw(b'{ "as":\t"written" }'),
             "tags": {"team": "a"},
             "created_at_us": self.now_us,
@@ -143,10 +158,10 @@ class World:
         found = await self.history.list_dead(self.caller, DeadFilter(), limit, after)
         return [run.key for run in found]
 
-    async def unfinished(self, lease: Lease) -> list[Run]:
+    async def registry(self, lease: Lease) -> list[Run]:
         """Every unfinished run of the shard, as the next owner would meet it."""
         keys = await self.runs.list_unfinished(lease, ALL, 100)
-        found = {checked.run.key: checked.run for checked in await self.runs.recheck(keys)}
+        found = {checked.run.key: checked.run for checked in await self.runs.revalidate(keys)}
         return [found[key] for key in keys]
 
     async def state(self, key: RunKey) -> RunState:
@@ -176,7 +191,21 @@ async def memory_world() -> World:
             for row in store._tables.audit
         ]
 
-    return await World(store, store, store.listen, audit, InMemory(store)).settle_in()
+    async def start_process() -> Process:
+        leases = store.for_process().leases
+
+        async def die() -> None:
+            assert leases.connection is not None
+            leases.connection.close()
+
+        return Process(leases, die)
+
+    async def end_backend(backend: Backend) -> None:
+        store.server.end(backend)
+
+    return await World(
+        store, store, store.listen, audit, InMemory(store), start_process, end_backend
+    ).settle_in()
 
 
 @pytest.fixture
@@ -189,14 +218,35 @@ async def postgres_world(database: str, connect: Connect) -> AsyncIterator[World
         )
         return [(*row[:4], msgspec.json.decode(row["detail"])) for row in rows]
 
-    as_shard = StoreConfig(url=database, role="shard")
+    as_shard = StoreConfig(url=database, role="shard", **PATIENT)
+
+    async def start_process() -> Process:
+        opened = await processes.enter_async_context(await Database.open(as_shard))
+
+        async def die() -> None:
+            opened.lease_line.close()
+
+        return Process(PostgresStore(opened).leases, die)
+
+    async def end_backend(backend: Backend) -> None:
+        assert await owner.fetchval("SELECT pg_terminate_backend($1, 10000)", backend.pid)
+
     async with (
+        AsyncExitStack() as processes,
         await Database.open(as_shard) as shard,
-        await Database.open(StoreConfig(url=database, role="api")) as api,
+        await Database.open(StoreConfig(url=database, role="api", **PATIENT)) as api,
     ):
         listen = partial(PostgresHints.open, as_shard)
         application = OnPostgres(database, owner, connect)
-        world = World(PostgresStore(shard), PostgresStore(api), listen, audit, application)
+        world = World(
+            PostgresStore(shard),
+            PostgresStore(api),
+            listen,
+            audit,
+            application,
+            start_process,
+            end_backend,
+        )
         yield await world.settle_in()
 
 

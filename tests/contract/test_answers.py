@@ -154,7 +154,7 @@ async def test_a_run_that_is_handed_over_ends_by_its_old_owner_as_one_attempt(
     old = await world.own_all()
     key, token, _ = await hand_over(world, old, world.now_us)
     new = await world.own_all()
-    (seen,) = await world.unfinished(new)
+    (seen,) = await world.registry(new)
     assert (seen.key, seen.state, seen.http_status) == (key, RunState.RUNNING, None)
     assert (seen.shard, seen.token, seen.started_at_us) == (old.shard_id, token, None)
     done = world.settled(key, token, RunState.SUCCEEDED, http_status=200)

@@ -7,11 +7,11 @@ import pytest
 from msgspec import Raw
 from tests.contract.conftest import ALL, MINUTE_US, World
 
-from wheelsched.core.duration import DAY
 from wheelsched.core.model import Job, Lane, RunKey, RunState, Trigger, requested_due_us
 from wheelsched.core.outcome import Failed
 from wheelsched.errors import JobNotFound, RunNotFound, RunNotLive, TooManyRuns
 from wheelsched.ports import Adoption, ClaimedRetry, DeadFilter, Lease, RequestedRun, Retry
+from wheelsched.values.duration import DAY
 
 
 async def die(world: World, lease: Lease, job: Job, due_us: int) -> RunKey:
@@ -106,7 +106,7 @@ async def test_a_job_has_a_bound_of_unfinished_requested_runs(world: World) -> N
 
     request_id = uuid4()
     made = await world.history.request(world.caller, wanted(job, 3, request_id), most=4)
-    with pytest.raises(TooManyRuns, match=r"at most 4 .* it has 3, and 2 more"):
+    with pytest.raises(TooManyRuns, match=r"has 3 unfinished requested runs.*adds 2; at most 4"):
         await world.history.request(world.caller, wanted(job, 2), most=4)
     assert await world.history.request(world.caller, wanted(job, 3, request_id), most=4) == made
     assert len(await world.runs.list_unfinished(lease, ALL, 10)) == 3
@@ -280,6 +280,28 @@ async def test_a_retried_run_counts_its_attempts_from_there(world: World) -> Non
     assert attempts == [died]  # the last is in the run itself
 
 
+async def test_a_run_that_is_retried_ahead_of_its_time_waits_for_it(world: World) -> None:
+    due_us = world.now_us + MINUTE_US
+    job = await world.register(due_us)
+    lease = await world.own_all()
+    key, _ = await world.arm(lease, job, due_us)
+    await world.history.cancel(world.caller, key)
+    await world.history.retry(world.caller, [key])
+    run, _ = await world.history.get_run(world.caller, key)
+    assert run.retry_at_us == due_us - due_us % 1_000
+
+
+async def test_a_run_that_ended_since_is_not_retried(world: World) -> None:
+    job = await world.register(world.now_us)
+    lease = await world.own_all()
+    key = await die(world, lease, job, world.now_us)
+    run, _ = await world.history.get_run(world.caller, key)
+    ended_us = run.finished_at_us
+    assert ended_us is not None
+    assert await world.history.retry(world.caller, [key], ended_by_us=ended_us - 1) == {key}
+    assert await world.history.retry(world.caller, [key], ended_by_us=ended_us) == set()
+
+
 async def test_a_cancelled_run_that_is_retried_is_swept_until_it_ends(world: World) -> None:
     due_us = world.now_us + MINUTE_US
     job = await world.register(due_us)
@@ -301,7 +323,7 @@ async def test_heartbeats_carry_the_token(world: World) -> None:
     key, token = await world.arm(await world.own_all(), job, world.now_us)
     assert await world.history.heartbeat(world.caller, key, token)
     assert not await world.history.heartbeat(world.caller, key, token - 1)
-    (checked,) = await world.runs.recheck([key])
+    (checked,) = await world.runs.revalidate([key])
     assert checked.heartbeat_at_us is not None
     await world.runs.settle([world.settled(key, token, RunState.SUCCEEDED)])
     assert not await world.history.heartbeat(world.caller, key, token)
@@ -319,10 +341,10 @@ async def test_a_heartbeat_says_nothing_of_the_next_attempt(world: World) -> Non
     )
     again = ClaimedRetry(key, world.now_us, world.token())
     await world.timers.arm_retries(lease, [again])
-    (checked,) = await world.runs.recheck([key])
+    (checked,) = await world.runs.revalidate([key])
     assert checked.heartbeat_at_us is None
     assert await world.history.heartbeat(world.caller, key, again.token)
     adoption = Adoption(key, again.token, world.token())
     assert await world.runs.adopt(lease, [adoption]) == set()
-    (checked,) = await world.runs.recheck([key])
+    (checked,) = await world.runs.revalidate([key])
     assert checked.heartbeat_at_us is None

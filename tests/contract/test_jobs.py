@@ -7,8 +7,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 from tests.contract.conftest import ALL, MINUTE_US, World
 
-from wheelsched.core.misfire import Skip
-from wheelsched.core.model import Draft, Job, JobState, RunKey, RunState, SkipReason, Trigger
+from wheelsched.core.model import JobState, RunKey, RunState, SkipReason, Trigger
+from wheelsched.core.policies.misfire import Skip
 from wheelsched.errors import JobChanged, JobNameTaken, JobNotFound, JobNotPausable, TenantNotFound
 from wheelsched.ports import (
     FIRST_JOB,
@@ -16,7 +16,8 @@ from wheelsched.ports import (
     ClaimedRetry,
     JobFilter,
     JobPosition,
-    JobVersion,
+    JobsFound,
+    JobsPage,
     Registration,
     RequestedRun,
     position_of,
@@ -82,20 +83,39 @@ async def test_a_job_without_a_future_is_finished(world: World) -> None:
         await world.jobs.resume(world.caller, job.job_id, world.now_us)
 
 
-async def test_a_known_version_is_listed_as_what_is_known_of_it(world: World) -> None:
+async def test_a_page_is_not_read_again_while_its_jobs_are_the_same(world: World) -> None:
     first = await world.register(world.now_us, "a")
     await world.register(world.now_us, "b")
-    listed = await world.jobs.list_jobs(world.caller, JobFilter(), 9)
-    versions = [JobVersion(each.job_id, each.version, each.updated_at_us) for each in listed]
-    known = {versions[0]: "known"}
+    page = JobsPage(JobFilter(), 9)
 
-    async def found(caller: Caller) -> list[Job | Draft | str]:
-        return await world.jobs.list_jobs_or(caller, JobFilter(), 9, FIRST_JOB, known.get)
+    async def found(caller: Caller, known: bytes | None = None) -> JobsFound:
+        return await world.jobs.list_jobs_unless(caller, page, known)
 
-    assert await found(world.caller) == ["known", listed[1]]
-    assert await found(world.other) == []
+    read = await found(world.caller)
+    assert read.jobs == await world.jobs.list_jobs(world.caller, JobFilter(), 9)
+    assert await found(world.caller, read.fingerprint) == JobsFound(read.fingerprint, None)
+    assert await found(world.other, read.fingerprint) == JobsFound(None, [])
     await world.jobs.pause(world.caller, first.job_id)
-    assert await found(world.caller) == await world.jobs.list_jobs(world.caller, JobFilter(), 9)
+    paused = await found(world.caller, read.fingerprint)
+    assert paused.fingerprint != read.fingerprint
+    assert paused.jobs == await world.jobs.list_jobs(world.caller, JobFilter(), 9)
+    await world.jobs.delete(world.caller, first.job_id)
+    deleted = await found(world.caller, paused.fingerprint)
+    assert deleted.jobs is not None
+    assert [job.name for job in deleted.jobs] == ["b"]
+
+
+async def test_a_page_of_other_jobs_has_another_fingerprint(world: World) -> None:
+    await world.register(world.now_us, "a")
+    await world.register(world.now_us, "b")
+    one = await world.jobs.list_jobs_unless(world.caller, JobsPage(JobFilter(), 1), None)
+    two = await world.jobs.list_jobs_unless(world.caller, JobsPage(JobFilter(), 2), None)
+    named = JobsPage(JobFilter(name="b"), 1)
+    other = await world.jobs.list_jobs_unless(world.caller, named, one.fingerprint)
+    assert len({one.fingerprint, two.fingerprint, other.fingerprint}) == 3
+    nothing = JobsPage(JobFilter(name="c"), 9)
+    empty = await world.jobs.list_jobs_unless(world.caller, nothing, one.fingerprint)
+    assert empty == JobsFound(None, [])
 
 
 async def test_lists_by_name_in_pages_and_by_filter(world: World) -> None:
@@ -168,7 +188,7 @@ async def test_an_edit_of_the_payload_keeps_what_is_armed_and_shows_its_version(
     changed = replace(job, version=2, payload=Raw(b"2"))
     done = await world.jobs.edit(world.caller, changed, None, is_rescheduled=False)
     assert done.too_late == ()
-    (checked,) = await world.runs.recheck([key])
+    (checked,) = await world.runs.revalidate([key])
     assert (checked.run.state, checked.version) == (RunState.ARMED, 2)
     old = world.claim(job, due_us + MINUTE_US)
     assert await world.timers.arm(lease, [old]) == {RunKey(job.job_id, due_us + MINUTE_US)}
@@ -277,7 +297,7 @@ async def test_deleting_ends_what_has_not_been_sent_and_keeps_history(world: Wor
     horizon = await world.timers.load(ALL, due_us + MINUTE_US)
     assert (len(horizon), horizon.retries) == (0, ())
     assert await world.timers.read_jobs([job.job_id]) == []
-    assert [row.version for row in await world.runs.recheck([armed])] == [None]
+    assert [row.version for row in await world.runs.revalidate([armed])] == [None]
     retry = ClaimedRetry(failed, due_us, world.token())
     assert await world.timers.arm_retries(lease, [retry]) == []
     assert (

@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 from tests.contract.conftest import MINUTE_US, World
-from tests.postgres import Connect
+from tests.postgres import PATIENT, Connect
 
 from wheelsched.config import StoreConfig
 from wheelsched.core.model import Job, RunKey, RunState
 from wheelsched.errors import RunNotFound, RunNotLive
 from wheelsched.ports import ClaimedRetry, Lease
-from wheelsched.store.connection import Connection
-from wheelsched.store.database import Database
-from wheelsched.store.retention import Retention
-from wheelsched.store.settings import Settings
+from wheelsched.store.connections.connection import Connection
+from wheelsched.store.connections.database import Database
+from wheelsched.store.schema.retention import Retention
+from wheelsched.store.schema.settings import Settings
 
 DAY_US = 86_400_000_000
 
@@ -32,7 +32,7 @@ async def owner(database: str, connect: Connect) -> Connection:
 
 @pytest.fixture
 async def retention(database: str) -> AsyncIterator[Retention]:
-    async with await Database.open(StoreConfig(url=database, role="owner")) as opened:
+    async with await Database.open(StoreConfig(url=database, role="owner", **PATIENT)) as opened:
         yield Retention(opened)
 
 
@@ -166,7 +166,7 @@ async def test_a_dead_run_whose_job_is_gone_is_not_redriven(
 async def test_dead_runs_go_when_their_own_retention_has_passed(
     world: World, owner: Connection, retention: Retention, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wheelsched.store.retention.BATCH", 2)
+    monkeypatch.setattr("wheelsched.store.schema.retention.BATCH", 2)
     lease = await world.own_all()
     ages = (89, 40, 91, 40, 40, 40, 40, 92, 93)
     keys = {
@@ -197,7 +197,7 @@ async def test_a_day_with_a_live_run_stays_until_it_has_ended(
         await world.runs.settle([retrying])
     await retention.drop_old_days(Settings())
     assert await world.state(key) is state
-    assert await world.unfinished(lease) != []
+    assert await world.registry(lease) != []
     await world.history.cancel(world.caller, key)
     await retention.drop_old_days(Settings())
     assert day_of(old_us) not in await days(owner)

@@ -3,10 +3,10 @@
 import pytest
 from tests.contract.conftest import MINUTE_US, World
 
-from wheelsched.core.duration import SECOND
 from wheelsched.core.model import Job, Run, RunKey, RunState, Trigger, requested_due_us
 from wheelsched.ports import RequestedRun, RunFilter
-from wheelsched.store import latest
+from wheelsched.store.for_api import latest
+from wheelsched.values.duration import SECOND
 
 STATES = (RunState.SUCCEEDED, RunState.DEAD, RunState.RETRYING, RunState.RUNNING, RunState.ARMED)
 

@@ -17,8 +17,8 @@ from tests.waiting import until
 from wheelsched.core.model import JobState, RunState
 from wheelsched.errors import StoreContention
 from wheelsched.ports import Registration
-from wheelsched.store import registration
-from wheelsched.store.connection import Connection
+from wheelsched.store.connections.connection import Connection
+from wheelsched.store.for_api import registration
 
 WAITING = (
     "SELECT count(*) FROM pg_stat_activity"
@@ -85,7 +85,7 @@ async def test_a_registration_that_was_given_up_is_sent_again(
     monkeypatch.setattr(registration, "_add", contended)
     job = world.job()
     registering = world.jobs.register(world.caller, [Registration(job, world.now_us)])
-    if failures < registration.TRIES:
+    if failures < registration.MAX_ATTEMPTS:
         assert await registering == set()
     else:
         with pytest.raises(StoreContention):

@@ -162,9 +162,7 @@ async def test_what_exceeds_the_quota_is_refused(world: World) -> None:
     assert result.accepted == {job_ids[0]}
     assert result.refused == set(job_ids[1:])
     assert (await draft_of(world, job_ids[1])).error == "wrong"
-    assert (
-        await draft_of(world, job_ids[2])
-    ).error == "the tenant has as many jobs as it may have: 2"
+    assert (await draft_of(world, job_ids[2])).error == "the tenant has reached its quota of 2 jobs"
     with pytest.raises(QuotaExceeded):
         await world.jobs.register(world.caller, [Registration(world.job("e"), world.now_us)])
     await world.jobs.delete(world.caller, job_ids[2])  # was never counted

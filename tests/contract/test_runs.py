@@ -94,12 +94,34 @@ async def test_an_overlap_is_skipped_without_an_attempt(world: World) -> None:
     )
 
 
+@pytest.mark.parametrize("earlier", [0, 1])
+async def test_a_run_that_dies_without_an_attempt_counts_none(world: World, earlier: int) -> None:
+    """A second attempt, after a redrive, is then the first one."""
+    lease = await world.own_all()
+    job = await world.register(world.now_us)
+    key, token = await world.arm(lease, job, world.now_us)
+    if earlier:
+        failed = world.settled(key, token, RunState.RETRYING, retry_at_us=world.now_us)
+        assert await world.runs.settle([failed]) == set()
+        token = world.token()
+        retry = ClaimedRetry(key=key, retry_at_us=world.now_us, token=token)
+        assert len(await world.timers.arm_retries(lease, [retry])) == 1
+    unclaimed = world.settled(key, token, RunState.DEAD, error="unclaimed", is_attempt=False)
+    assert await world.runs.settle([unclaimed]) == set()
+    run, attempts = await world.history.get_run(world.caller, key)
+    assert (run.state, run.attempt, run.error) == (RunState.DEAD, earlier, "unclaimed")
+    assert len(attempts) == earlier
+    assert await world.history.retry(world.caller, [key]) == set()
+    run, attempts = await world.history.get_run(world.caller, key)
+    assert (run.state, run.counted_attempt, len(attempts)) == (RunState.RETRYING, 0, earlier)
+
+
 async def test_an_unknown_run_is_not_stale_and_is_not_made(world: World) -> None:
     job = await world.register(world.now_us)
     key, _ = await world.arm(await world.own_all(), job, world.now_us)
     unknown = key._replace(job_id=world.job().job_id)
     assert await world.runs.settle([world.settled(unknown, 1, RunState.SUCCEEDED)]) == set()
-    assert await world.runs.recheck([unknown]) == []
+    assert await world.runs.revalidate([unknown]) == []
 
 
 async def test_the_next_owner_finds_what_is_unfinished_and_adopts_it(world: World) -> None:
@@ -114,14 +136,14 @@ async def test_the_next_owner_finds_what_is_unfinished_and_adopts_it(world: Worl
     )
     await world.leases.leave(dead)
     owner = await world.own_all()
-    unfinished = await world.runs.list_unfinished(owner, ALL, 10)
-    assert set(unfinished) == {armed[0], running[0]}
+    registry = await world.runs.list_unfinished(owner, ALL, 10)
+    assert set(registry) == {armed[0], running[0]}
 
     token = 2 << 32
     adoptions = [Adoption(armed[0], armed[1], token), Adoption(running[0], running[1], token)]
     assert await world.runs.adopt(owner, adoptions) == set()
     assert await world.runs.adopt(owner, adoptions) == {armed[0], running[0]}
-    checked = {row.run.key: row.run for row in await world.runs.recheck([armed[0], running[0]])}
+    checked = {row.run.key: row.run for row in await world.runs.revalidate([armed[0], running[0]])}
     assert checked[armed[0]].token == token
     assert checked[running[0]].state is RunState.RUNNING
 
@@ -211,8 +233,8 @@ async def test_the_mark_bounds_the_sweep_and_arming_lowers_it(world: World) -> N
     resumed = await world.jobs.pause(world.caller, job.job_id)
     resumed = await world.jobs.resume(world.caller, job.job_id, early_us)
     await world.arm(lease, resumed.job, early_us)
-    unfinished = await world.runs.list_unfinished(lease, ALL, 10)
-    assert [each.due_us for each in unfinished] == [early_us, key.due_us]
+    registry = await world.runs.list_unfinished(lease, ALL, 10)
+    assert [each.due_us for each in registry] == [early_us, key.due_us]
 
 
 async def test_a_run_with_a_retry_is_found_whatever_the_mark_says(world: World) -> None:
@@ -223,7 +245,7 @@ async def test_a_run_with_a_retry_is_found_whatever_the_mark_says(world: World) 
     await world.runs.settle([failed])
     marks = world.marks([partition_of(job.job_id)], world.now_us + MINUTE_US)
     await world.timers.advance(lease, marks)
-    (waiting,) = await world.unfinished(lease)
+    (waiting,) = await world.registry(lease)
     assert (waiting.key, waiting.state) == (key, RunState.RETRYING)
     again = ClaimedRetry(key, world.now_us, world.token())
     await world.timers.arm_retries(lease, [again])
@@ -278,8 +300,8 @@ async def test_missed_runs_lower_the_mark_too(world: World) -> None:
     await world.timers.advance(lease, marks)
     late = ClaimedRun(world.now_us, world.token(), Lane.LATE)
     assert await world.timers.arm(lease, [world.claim(job, world.now_us, runs=(late,))]) == set()
-    unfinished = await world.runs.list_unfinished(lease, ALL, 10)
-    assert [each.due_us for each in unfinished] == [world.now_us]
+    registry = await world.runs.list_unfinished(lease, ALL, 10)
+    assert [each.due_us for each in registry] == [world.now_us]
 
 
 async def test_runs_that_share_an_ending_each_keep_their_own_fence(world: World) -> None:
@@ -391,6 +413,6 @@ async def test_nothing_needs_no_lease(world: World) -> None:
     assert await world.timers.arm_retries(gone, []) == []
     assert await world.runs.adopt(gone, []) == set()
     assert await world.runs.settle([]) == set()
-    assert await world.runs.recheck([]) == []
+    assert await world.runs.revalidate([]) == []
     assert await world.history.retry(world.caller, []) == set()
     assert await world.history.request(world.caller, []) == []

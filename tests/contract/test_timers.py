@@ -3,10 +3,10 @@
 import pytest
 from tests.contract.conftest import ALL, MINUTE_US, World
 
-from wheelsched.core.misfire import Skip
 from wheelsched.core.model import JobState, Lane, RunKey, RunState, SkipReason
 from wheelsched.core.overdue import Unarmed
 from wheelsched.core.partition import partition_of
+from wheelsched.core.policies.misfire import Skip
 from wheelsched.errors import FenceRaised, LeaseLost
 from wheelsched.ports import NEVER_US, Adoption, ClaimedRetry, ClaimedRun, Retry
 
@@ -52,7 +52,7 @@ async def test_a_due_time_is_armed_once(world: World) -> None:
     lease = await world.own_all()
     key, token = await world.arm(lease, job, world.now_us)
     assert await world.timers.arm(lease, [world.claim(job, world.now_us)]) == {key}
-    checked = await world.runs.recheck([key])
+    checked = await world.runs.revalidate([key])
     assert [(row.run.state, row.run.token) for row in checked] == [(RunState.ARMED, token)]
 
 
@@ -314,8 +314,8 @@ async def test_a_run_keeps_its_lane(world: World) -> None:
     claim = world.claim(job, first_us, next_due_us=world.now_us, runs=late)
     assert await world.timers.arm(lease, [claim]) == set()
     await world.arm(lease, job, world.now_us)
-    unfinished = await world.unfinished(lease)
-    assert [run.lane for run in unfinished] == [Lane.LATE, Lane.ON_TIME, Lane.ON_TIME]
+    registry = await world.registry(lease)
+    assert [run.lane for run in registry] == [Lane.LATE, Lane.ON_TIME, Lane.ON_TIME]
 
 
 async def test_one_late_run_of_its_own_due_time_is_late(world: World) -> None:
@@ -325,7 +325,7 @@ async def test_one_late_run_of_its_own_due_time_is_late(world: World) -> None:
         job, world.now_us, runs=(ClaimedRun(world.now_us, world.token(), Lane.LATE),)
     )
     assert await world.timers.arm(lease, [claim]) == set()
-    (checked,) = await world.runs.recheck([RunKey(job.job_id, world.now_us)])
+    (checked,) = await world.runs.revalidate([RunKey(job.job_id, world.now_us)])
     assert checked.run.lane is Lane.LATE
 
 

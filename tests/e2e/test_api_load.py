@@ -9,11 +9,13 @@ import aiohttp
 import pytest
 from tests.e2e.test_cli_roles import role
 from tests.fleet import Fleet, fleet_on, iso
+from tests.ports import reserved_port
 from tests.stack import GENEROUS_S
 from tests.waiting import until
-from tests.workers import closed_port
 
-from wheelsched.core.duration import SECOND
+from wheelsched.values.duration import SECOND
+
+pytestmark = pytest.mark.proof  # many clients for seconds
 
 CLIENTS = 200
 KEPT = 3  # of each client's jobs
@@ -30,16 +32,19 @@ async def fleet(database: str) -> AsyncIterator[Fleet]:
 @pytest.fixture
 async def api(database: str) -> AsyncIterator[aiohttp.ClientSession]:
     """A client of an API process; each request that waits has a connection of its own."""
-    address = f"127.0.0.1:{closed_port()}"
-    options = ("--listen", address, "--database-url", database, "--log-level", "error")
     connector = aiohttp.TCPConnector(limit=CLIENTS)
-    patience = aiohttp.ClientTimeout(total=GENEROUS_S)
-    with role("api", *options):
+    store_retry = aiohttp.ClientTimeout(total=GENEROUS_S)
+    with reserved_port() as port, role("api", *options_on(port, database)):
         async with aiohttp.ClientSession(
-            f"http://{address}", connector=connector, timeout=patience
+            f"http://127.0.0.1:{port}", connector=connector, timeout=store_retry
         ) as session:
             await until(lambda: is_ready(session))
             yield session
+
+
+def options_on(port: int, database: str) -> tuple[str, ...]:
+    listen = ("--listen", f"127.0.0.1:{port}")
+    return (*listen, "--database-url", database, "--log-level", "error")
 
 
 async def is_ready(session: aiohttp.ClientSession) -> bool:

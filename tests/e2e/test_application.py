@@ -11,11 +11,13 @@ from tests.fleet import Fleet, fleet_on
 from tests.postgres import Connect
 from tests.waiting import until
 
-from wheelsched.core.duration import MILLISECOND, SECOND
 from wheelsched.core.model import Draft, JobState, Run, RunState
 from wheelsched.errors import JobNotFound
-from wheelsched.store.connection import Connection
-from wheelsched.store.grants import Grants
+from wheelsched.store.connections.connection import Connection
+from wheelsched.store.for_api.grants import Grants
+from wheelsched.values.duration import MILLISECOND, SECOND
+
+pytestmark = pytest.mark.proof  # shards in processes of their own
 
 COUNT = 200
 

@@ -1,5 +1,6 @@
 """Callbacks that call wheelsched itself, where programs of the machine need no token."""
 
+import asyncio
 import socket
 import threading
 import urllib.error
@@ -10,10 +11,14 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+import asyncpg
 import msgspec
 import pytest
 from tests.e2e.processes import eventually
+from tests.ports import is_refused, listening_socket, port_of
 from tests.stack import GENEROUS_S, RunningStack, running_stack
+
+pytestmark = pytest.mark.proof  # a stack of processes
 
 QUOTA = 7
 SPELLINGS = (
@@ -95,11 +100,33 @@ def test_the_metrics_of_the_shards_are_no_target(stack: RunningStack) -> None:
     shards = attacker.ask("GET", "/shards", None, "")["items"]
     assert len(shards) == 2
     for number, shard in enumerate(shards):
-        job = attacker.attack(urlsplit(shard["address"]).netloc, 1, number)
-        (run,) = dead_runs(attacker, job["job_id"])
-        # By the shard that owns the job: its own listener, or that of its neighbour.
-        by_url, by_address = "wheelsched itself listens on", "the target's address is not allowed"
-        assert by_url in run["error"] or by_address in run["error"]
+        assert_no_target(attacker, urlsplit(shard["address"]).netloc, number)
+
+
+def test_the_links_of_the_shards_are_no_target(stack: RunningStack) -> None:
+    addresses = asyncio.run(link_addresses(stack.database_url))
+    assert len(addresses) == 2
+    for number, address in enumerate(addresses):
+        assert_no_target(Attacker(stack), address, number)
+
+
+async def link_addresses(url: str) -> list[str]:
+    connection = await asyncpg.connect(url)
+    rows = await connection.fetch("SELECT link_address FROM wheelsched.shards")
+    await connection.close()
+    return [row["link_address"] for row in rows]
+
+
+def assert_no_target(attacker: Attacker, address: str, number: int) -> None:
+    """No shard calls a listener of a shard."""
+    job = attacker.attack(address, 1, number)
+    if is_refused(int(address.rpartition(":")[2])):  # as that of another service
+        assert job["status"] == 422
+        return
+    (run,) = dead_runs(attacker, job["job_id"])
+    # By the shard that owns the job: its own listener, or that of its neighbour.
+    by_url, by_address = "wheelsched itself listens on", "the target's address is not allowed"
+    assert by_url in run["error"] or by_address in run["error"]
 
 
 @pytest.mark.parametrize("batch", [1, 5])
@@ -110,7 +137,7 @@ def test_a_callback_that_comes_by_a_detour_changes_nothing(stack: RunningStack, 
             job = attacker.attack(f"127.0.0.1:{port}", batch, number)
             (run,) = dead_runs(attacker, job["job_id"])
             assert run["http_status"] == 403
-            assert "a callback of a job must not call wheelsched itself" in run["error"]
+            assert "a job's callback must not call wheelsched itself" in run["error"]
     assert not attacker.has_won()
 
 
@@ -133,7 +160,7 @@ def dead_runs(attacker: Attacker, job_id: str) -> list[dict[str, Any]]:
 def relay(stack: RunningStack) -> Iterator[int]:
     """Passes on whatever comes to a port to the API, as a tunnel would."""
     there = urlsplit(stack.url)
-    server = socket.create_server(("127.0.0.1", 0))
+    server = listening_socket()
     opened = [server]
 
     def carry(source: socket.socket, sink: socket.socket) -> None:
@@ -153,7 +180,7 @@ def relay(stack: RunningStack) -> Iterator[int]:
 
     threading.Thread(target=accept, daemon=True).start()
     try:
-        yield server.getsockname()[1]
+        yield port_of(server)
     finally:
         for one in opened:
             with suppress(OSError):

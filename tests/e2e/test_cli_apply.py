@@ -1,10 +1,12 @@
-"""Files of jobs that are applied to a running stack, by commands as processes."""
+"""`job apply` as a process, against a running stack."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.stack import RunningStack
+
+pytestmark = pytest.mark.proof  # a stack of processes, and one more for each command
 
 TARGET = "http://127.0.0.1:9/hooks"
 
@@ -54,17 +56,17 @@ def test_a_file_is_applied_until_nothing_differs(stack: RunningStack, tmp_path: 
     ("text", "says"),
     [
         ("- name: a\n  schedule: '@daily'\n  targt: {}\n", "job 'a': /targt"),
-        ("- [", "cannot be used"),
-        (FILE + FILE, "there twice"),
+        ("- [", "cannot parse"),
+        (FILE + FILE, "duplicate name"),
         ("- name: a\n  schedule: '@daily'\n  target: {url: 'http://10.0.0.1/'}", "/target/url"),
     ],
 )
-def test_a_file_that_cannot_be_is_refused(stack: RunningStack, text: str, says: str) -> None:
+def test_an_invalid_file_is_rejected(stack: RunningStack, text: str, says: str) -> None:
     assert says in stack.run("job", "apply", "-f", "-", "--dry-run", code=2, stdin=text)
 
 
 def written(*jobs: tuple[str, str]) -> str:
-    """A file of jobs that are named, each with something of its own."""
+    """A manifest of named jobs, each with an extra field."""
     return "".join(
         f"- name: {name}\n  schedule: '@daily'\n  target: {{url: 'http://127.0.0.1:9/'}}\n"
         f"  tags: {{from: steps}}\n  {own}\n"
@@ -76,7 +78,7 @@ def names_from_steps(stack: RunningStack) -> set[str]:
     return {each["name"] for each in stack.read("job", "list", "--tag", "from=steps")}
 
 
-def test_a_file_without_jobs_deletes_nothing_unless_that_is_said(stack: RunningStack) -> None:
+def test_pruning_by_an_empty_file_needs_allow_empty(stack: RunningStack) -> None:
     apply = ("job", "apply", "-f", "-", "--prune", "--tag", "from=steps")
     stack.run("job", "apply", "-f", "-", stdin=written(("kept", "")))
     for empty in ("", "# only a comment\n", "[]", "---\n---\n"):
@@ -87,7 +89,7 @@ def test_a_file_without_jobs_deletes_nothing_unless_that_is_said(stack: RunningS
     assert names_from_steps(stack) == set()
 
 
-def test_a_file_is_judged_before_anything_is_written(stack: RunningStack) -> None:
+def test_a_file_is_validated_before_anything_is_written(stack: RunningStack) -> None:
     apply = ("job", "apply", "-f", "-")
     stack.run(*apply, stdin=written(("old", ""), ("other", "")))
     for own, says in (

@@ -1,4 +1,4 @@
-"""Every command against a running stack, as a process: what it prints, and how it ends."""
+"""Every command as a process against a running stack: its output and its exit code."""
 
 import asyncio
 import json
@@ -8,6 +8,8 @@ import asyncpg
 import pytest
 from tests.stack import RunningStack, run
 
+pytestmark = pytest.mark.proof  # a stack of processes, and one more for each command
+
 TARGET = ("--target", "http://127.0.0.1:9/hooks")
 SCHEDULE = "wheelsched.schedule('bad', '61 * * * *', 'http://127.0.0.1:9/')"
 WEEKLY = ("--schedule", "0 9 * * 1", *TARGET)
@@ -15,14 +17,14 @@ WEEKLY = ("--schedule", "0 9 * * 1", *TARGET)
 
 @pytest.fixture
 def job(stack: RunningStack, request: pytest.FixtureRequest) -> str:
-    """The name of a job of the test's own."""
+    """The name of a job for this test only."""
     name = str(request.node.name)
     stack.run("job", "create", name, *WEEKLY)
     return name
 
 
 def sql(stack: RunningStack, statement: str, role: str = "none", refusal: str = "") -> None:
-    """Does a statement as a role, or sees it refused."""
+    """Runs a statement as a role, or checks that it is refused."""
 
     async def do() -> None:
         connection = await asyncpg.connect(stack.database_url, server_settings={"role": role})
@@ -60,7 +62,7 @@ def test_a_job_is_created_shown_changed_and_deleted(stack: RunningStack) -> None
     assert (changed["tags"], changed["target"]["headers"]) == ({"tier": "1"}, {})
     assert "America/New_York" in stack.run("job", "next", "report", "--count", "2")
     stack.run("job", "delete", "report")
-    assert "there is no job 'report'" in stack.run("job", "get", "report", code=3)
+    assert "job 'report' not found" in stack.run("job", "get", "report", code=3)
 
 
 def test_a_job_is_paused_and_resumed(stack: RunningStack, job: str) -> None:
@@ -93,17 +95,17 @@ def test_runs_are_listed_across_jobs_by_state_and_time(stack: RunningStack, job:
     assert job in stack.run("run", "list", "--state", "dead", "--until", "now", "--local")
     assert job in stack.run("dead", "list", "--job", job)
     assert "dead list --since 1d" in stack.run("doctor")
-    assert "longer than 7 days" in stack.run("run", "list", "--since", "8d", code=2)
+    assert "exceeds 7 days" in stack.run("run", "list", "--since", "8d", code=2)
 
 
 def test_a_list_that_is_cut_says_so(stack: RunningStack) -> None:
     for number in range(3):
         stack.run("job", "create", f"cut-{number}", *WEEKLY, "--tag", "cut:yes")
     listing = ("job", "list", "--tag", "cut=yes")
-    assert "showing 2 of more" in stack.run(*listing, "--limit", "2")
-    assert "of more" not in stack.run(*listing, "--limit", "3")
+    assert "showing the first 2;" in stack.run(*listing, "--limit", "2")
+    assert "showing" not in stack.run(*listing, "--limit", "3")
     assert len(stack.read(*listing, "--limit", "1", "--all")) == 3
-    assert "needs a terminal" in stack.run(*listing, "--watch", code=2)
+    assert "requires a terminal" in stack.run(*listing, "--watch", code=2)
 
 
 def test_a_job_is_explained(stack: RunningStack, job: str) -> None:
@@ -111,10 +113,10 @@ def test_a_job_is_explained(stack: RunningStack, job: str) -> None:
     explained = stack.read("job", "explain", job, "--at", due)
     assert (explained["verdict"], explained["at"]) == ("not_yet", due)
     assert "not_registered" in stack.run("job", "explain", job)  # its latest due time
-    assert "not a time" in stack.run("job", "explain", job, "--at", "noon", code=2)
+    assert "invalid time 'noon'" in stack.run("job", "explain", job, "--at", "noon", code=2)
 
 
-def test_what_is_exported_is_applied_without_a_change(stack: RunningStack, job: str) -> None:
+def test_applying_an_export_changes_nothing(stack: RunningStack, job: str) -> None:
     stack.run("job", "update", job, "--payload", '{"a": "010"}', "--backoff-max", "9m")
     for options in ((), ("--json",)):
         exported = stack.run("job", "export", job, *options)
@@ -140,7 +142,7 @@ def test_a_backfill_runs_what_was_due(stack: RunningStack, job: str) -> None:
         *("job", "backfill", job),
         *("--since", "2026-01-05T00:00:00Z", "--until", "2026-01-20T00:00:00Z"),
     )
-    assert "3 runs are in line" in said
+    assert "3 runs added" in said
     runs = stack.read("run", "list", job)
     assert {each["trigger"] for each in runs} == {"backfill"}
     assert sorted(each["scheduled_at"] for each in runs) == [
@@ -148,7 +150,7 @@ def test_a_backfill_runs_what_was_due(stack: RunningStack, job: str) -> None:
     ]
 
 
-def test_a_run_is_cancelled_and_tried_again_until_it_is_cancelled(stack: RunningStack) -> None:
+def test_a_run_is_cancelled_and_retried(stack: RunningStack) -> None:
     """It waits for an hour between its attempts, and so is live whenever it is asked for, if
     perhaps armed already."""
     file = (
@@ -160,11 +162,11 @@ def test_a_run_is_cancelled_and_tried_again_until_it_is_cancelled(stack: Running
     assert "cancelled, " in stack.run("run", "cancel", run_id)
     assert stack.read("run", "get", run_id)["state"] == "cancelled"
     assert stack.read("run", "retry", run_id)["state"] in {"retrying", "armed", "running"}
-    assert "cannot be tried again" in stack.run("run", "retry", run_id, code=4)
+    assert "cannot be retried" in stack.run("run", "retry", run_id, code=4)
     assert stack.read("run", "cancel", run_id)["run_id"] == run_id
 
 
-def test_a_dead_run_is_tried_once_more(stack: RunningStack, job: str) -> None:
+def test_a_dead_run_is_retried(stack: RunningStack, job: str) -> None:
     stack.run("job", "update", job, "--max-attempts", "1")
     (run_id,) = stack.read("job", "trigger", job)["run_ids"]
     while stack.read("run", "get", run_id)["state"] != "dead":
@@ -173,7 +175,7 @@ def test_a_dead_run_is_tried_once_more(stack: RunningStack, job: str) -> None:
     while (shown := stack.read("run", "get", run_id))["state"] != "dead":
         pass
     assert shown["attempt"] == 2
-    assert "has ended" in stack.run("run", "cancel", run_id, code=4)
+    assert "has already ended" in stack.run("run", "cancel", run_id, code=4)
 
 
 def test_the_shards_are_shown(stack: RunningStack) -> None:
@@ -193,8 +195,8 @@ def test_the_schema_is_shown_and_is_current(stack: RunningStack) -> None:
 def test_the_doctor_finds_nothing(stack: RunningStack) -> None:
     findings = stack.read("doctor", "--database-url", stack.database_url)
     assert [each["subject"] for each in findings] == [
-        *("API", "breakers", "dead runs", "schema", "database", "clock", "leases", "arming"),
-        *("jobs", "hints", "disk"),
+        *("API", "breakers", "dead runs", "schema", "database", "clock", "leases", "links"),
+        *("arming", "replication", "jobs", "hints", "disk"),
     ]
     assert str(stack.home) in findings[-1]["detail"]
     assert {each["verdict"] for each in findings} <= {"ok", "warning"}
@@ -205,7 +207,7 @@ def test_a_role_is_granted_and_what_it_schedules_wrongly_is_shown(stack: Running
     sql(stack, "CREATE ROLE shop")
     sql(stack, f"SELECT {SCHEDULE}", role="shop", refusal="speaks for no tenant")
     said = stack.run("tenant", "grant", "local", "--database-role", "shop", *database)
-    assert "shop speaks for local" in said
+    assert "shop may now schedule jobs for local" in said
     assert [each["database_role"] for each in stack.read("tenant", "grants", *database)] == ["shop"]
     sql(stack, f"SELECT {SCHEDULE}", role="shop")
     while stack.read("job", "get", "bad")["state"] == "unplanned":
@@ -215,7 +217,7 @@ def test_a_role_is_granted_and_what_it_schedules_wrongly_is_shown(stack: Running
     assert "/schedule: " in shown
     names = [each["name"] for each in stack.read("job", "list", "--state", "refused")]
     assert names == ["bad"]
-    assert "1 that applications scheduled are refused" in stack.run("doctor", *database)
+    assert "1 jobs scheduled in SQL are refused" in stack.run("doctor", *database)
     assert "61" in stack.run("job", "pause", "bad", code=4)
     file = f"{{name: bad, schedule: '@daily', target: {{url: '{TARGET[1]}'}}}}"
     said = stack.run("job", "apply", "-f", "-", stdin=file)
@@ -236,10 +238,10 @@ def test_the_doctor_says_what_to_do() -> None:
 NOWHERE = ("--database-url", "postgresql://nobody@127.0.0.1:9/none")
 
 
-def test_the_doctor_says_what_is_wrong_with_a_database_and_no_more() -> None:
+def test_doctor_reports_an_unreachable_database_once() -> None:
     said = run("doctor", "--url", "http://127.0.0.1:9", *NOWHERE, "--json", code=1)
     (finding,) = [each for each in json.loads(said) if each["subject"] == "database"]
-    assert finding["detail"].startswith("does not answer: ")
+    assert finding["detail"].startswith("unreachable: ")
     assert "write" not in finding["detail"]
 
 
@@ -257,9 +259,9 @@ GRANT = ("local", "--database-role", "shop")
         ("tenant", "revoke", *GRANT),
     ],
 )
-def test_what_failed_is_told_once(command: tuple[str, ...]) -> None:
+def test_an_error_is_printed_once(command: tuple[str, ...]) -> None:
     said = run(*command, *NOWHERE, code=6)
-    assert said.startswith("error: the database cannot be reached")
+    assert said.startswith("error: the database is unreachable")
     assert "store.failed" not in said
 
 
@@ -293,30 +295,30 @@ def test_a_schedule_is_explained_without_an_api() -> None:
     [
         (2, "61", ("job", "create", "bad", "--schedule", "61 9 * * 1", *TARGET)),
         (2, "/target/url", ("job", "create", "bad", *WEEKLY[:2], "--target", "ftp://a.example")),
-        (2, "needs name", ("job", "create", *WEEKLY)),
+        (2, "missing name", ("job", "create", *WEEKLY)),
         (2, "nothing to change", ("job", "update", "any")),
-        (2, "write JSON", ("job", "create", "bad", *WEEKLY, "--payload", "{")),
+        (2, "expected JSON, e.g.", ("job", "create", "bad", *WEEKLY, "--payload", "{")),
         (2, "/a: NaN", ("job", "create", "bad", *WEEKLY, "--payload", '{"a": NaN}')),
-        (2, "write JSON", ("job", "create", "bad", "--schedule", "{bad", *TARGET)),
-        (2, "not a tag", ("job", "list", "--tag", "team")),
-        (2, "not a time", ("dead", "list", "--since", "yesterday")),
+        (2, "expected JSON, e.g.", ("job", "create", "bad", "--schedule", "{bad", *TARGET)),
+        (2, "invalid tag 'team'", ("job", "list", "--tag", "team")),
+        (2, "invalid time 'yesterday'", ("dead", "list", "--since", "yesterday")),
         (2, "No such command", ("jobs",)),
-        (3, "there is no job", ("job", "pause", "nobody")),
-        (3, "no such", ("run", "get", "0" * 32 + "-1")),
+        (3, "job 'nobody' not found", ("job", "pause", "nobody")),
+        (3, "run not found", ("run", "get", "0" * 32 + "-1")),
         (5, "--token", ("job", "list", "--token", "wst_wrong")),
         (6, "wheelsched up", ("job", "list", "--url", "http://127.0.0.1:9")),
-        (2, "no address", ("job", "list", "--url", "localhost:8420")),
+        (2, "invalid API URL", ("job", "list", "--url", "localhost:8420")),
         (6, "--database-url", ("db", "status", "--database-url", "postgresql://127.0.0.1:9/x")),
     ],
 )
-def test_what_goes_wrong_has_its_code_and_its_words(
+def test_errors_have_an_exit_code_and_a_message(
     stack: RunningStack, code: int, says: str, arguments: tuple[str, ...]
 ) -> None:
     assert says in stack.run(*arguments, code=code)
 
 
 def test_a_name_that_is_taken_is_a_conflict(stack: RunningStack, job: str) -> None:
-    assert "has this name" in stack.run("job", "create", job, *WEEKLY, code=4)
+    assert "with this name" in stack.run("job", "create", job, *WEEKLY, code=4)
     assert "version" in stack.run("job", "update", job, "--timeout", "9s", "--version", "7", code=4)
 
 
@@ -336,7 +338,7 @@ def test_a_table_fits_the_terminal(stack: RunningStack, job: str, width: int) ->
     assert stack.read("job", "get", job)["job_id"] in "".join(piped)
 
 
-def test_a_job_is_shown_without_what_it_has_not(stack: RunningStack, job: str) -> None:
+def test_missing_fields_of_a_job_are_not_shown_as_none(stack: RunningStack, job: str) -> None:
     assert "None" not in stack.run("job", "get", job)
     stack.run("job", "update", job, "--overlap", "allow")
     assert "None" not in stack.run("job", "get", job)

@@ -1,10 +1,13 @@
-"""`wheelsched demo`, smaller: it kills a shard, loses nothing, and says so."""
+"""A small `wheelsched demo`: it kills a shard and loses no run."""
 
 import json
 import subprocess
 from pathlib import Path
 
+import pytest
 from tests.stack import GENEROUS_S, PROGRAM, clean_environment, run
+
+pytestmark = pytest.mark.proof  # the whole demo
 
 SMALL = ("--jobs", "500", "--single", "20", "--recurring", "10")
 
@@ -26,7 +29,7 @@ def test_the_hot_second_is_drawn() -> None:
     assert "█" in said
 
 
-def test_nothing_is_left_of_it(tmp_path: Path) -> None:
+def test_it_leaves_nothing_over(tmp_path: Path) -> None:
     tmp_path.chmod(0o711)
     for parent in tmp_path.parents:
         if parent.owner() == tmp_path.owner() and parent != Path("/tmp"):

@@ -1,4 +1,4 @@
-"""`wheelsched shard` and `wheelsched api`: the production roles, on a database of somebody else."""
+"""`wheelsched shard` and `wheelsched api`, the production roles, on an external database."""
 
 import json
 import signal
@@ -10,6 +10,8 @@ from contextlib import contextmanager
 import pytest
 from tests.e2e.processes import children_of, eventually, is_over
 from tests.stack import GENEROUS_S, PROGRAM, clean_environment, run
+
+pytestmark = pytest.mark.proof  # roles in processes of their own
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`wheelsched up`: it starts, it answers, and nothing of it is left when it ends."""
+"""`wheelsched up`: it starts, serves, and leaves nothing over when it ends."""
 
 import os
 import shutil
@@ -15,6 +15,8 @@ from tests.e2e.processes import children_of, descendants_of, eventually, is_over
 from tests.postgres import reachable_directory
 from tests.stack import GENEROUS_S, RunningStack, run, running_stack
 
+pytestmark = pytest.mark.proof  # a stack of processes for each
+
 
 @pytest.fixture
 def home() -> Iterator[Path]:
@@ -24,7 +26,7 @@ def home() -> Iterator[Path]:
 
 
 def tree(stack: RunningStack) -> set[int]:
-    """All processes of a stack: the children, and the database, which is nobody's child."""
+    """All processes of a stack: the children, and the database server, which is not a child."""
     server = int((stack.home / "data/postmaster.pid").read_text().splitlines()[0])
     supervisor = parents()[server]
     return {stack.process.pid, server, supervisor} | descendants_of({stack.process.pid, server})
@@ -62,14 +64,15 @@ def test_the_second_signal_ends_it_at_once(home: Path) -> None:
         eventually(lambda: is_over(processes))
 
 
-def test_nothing_is_left_behind_when_it_is_killed(home: Path) -> None:
+def test_no_process_survives_a_kill(home: Path) -> None:
     with running_stack(home=home) as stack:
         processes = tree(stack)
         stack.process.kill()
         eventually(lambda: is_over(processes))
 
 
-def test_what_was_registered_is_there_after_a_restart(home: Path) -> None:
+@pytest.mark.smoke
+def test_jobs_survive_a_restart(home: Path) -> None:
     job = {
         "name": "kept",
         "schedule": "0 9 * * 1",
@@ -86,7 +89,7 @@ def test_the_secret_is_printed_when_it_is_made_and_by_a_command(home: Path) -> N
         secret = stack.secret
         assert secret
     command = ("tenant", "secret", "--data-dir", str(home))
-    assert "cannot be reached" in run(*command, code=6)
+    assert "unreachable" in run(*command, code=6)
     with running_stack(home=home) as stack:
         assert stack.secret == ""
         assert stack.run(*command).split() == [secret]
@@ -95,10 +98,10 @@ def test_the_secret_is_printed_when_it_is_made_and_by_a_command(home: Path) -> N
         assert shown == {"tenant": "local", "secrets": [secret]}
         rotated = stack.read("tenant", "rotate-secret", "local", *database)["secret"]
         assert stack.run(*command).split() == [rotated, secret]
-        assert "there is no tenant 'nobody'" in stack.run(*command, "nobody", code=3)
+        assert "tenant 'nobody' not found" in stack.run(*command, "nobody", code=3)
 
 
-def test_what_dies_is_started_again(home: Path) -> None:
+def test_dead_children_are_restarted(home: Path) -> None:
     with running_stack("--shards", "2", home=home) as stack:
         before = ask(stack, "/api/v1/shards")["items"]
         children = children_of(stack.process.pid)
@@ -117,7 +120,7 @@ def test_what_dies_is_started_again(home: Path) -> None:
         eventually(is_back)
 
 
-def test_an_address_that_is_taken_is_told_at_once(home: Path) -> None:
+def test_a_taken_address_is_reported_at_once(home: Path) -> None:
     with running_stack(home=home) as stack:
         address = stack.url.removeprefix("http://")
         other = reachable_directory()
@@ -126,10 +129,10 @@ def test_an_address_that_is_taken_is_told_at_once(home: Path) -> None:
         assert f"cannot listen on {address}" in said
 
 
-def test_with_auth_required_the_machine_itself_needs_a_token(home: Path) -> None:
+def test_with_auth_required_local_programs_need_a_token(home: Path) -> None:
     with running_stack("--auth", "required", home=home) as stack:
         assert stack.secret == ""
-        assert "say who you are" in stack.run("job", "list", code=5)
+        assert "missing `Authorization: Bearer <token>` header" in stack.run("job", "list", code=5)
         database = ("--database-url", stack.database_url)
         stack.run("tenant", "create", "acme", *database)
         made = stack.read(

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.stack import GENEROUS_S
 
+pytestmark = pytest.mark.proof  # each example in a process of its own
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 # What holds however slow the machine is.
@@ -18,6 +20,11 @@ SHOWN = {
         r"^batches: 2,000 timers",
         r"(?s)(lost 0, early 0.*){2}",
     ],
+    "in_your_program": [
+        r"^one reminder too many, cancelled in time: True",
+        r"^40 orders, each reminded of once: True",
+        r"^the job that is declared in code ran in \d+ seconds",
+    ],
     "in_your_transaction": [
         r"^a yacht: rolled back, and its reminder with it",
         r"^a drum: cancelled in time: True",
@@ -25,6 +32,11 @@ SHOWN = {
         r"^audit: refused, /schedule: .*61",
         r"^remind of a kite: ",
         r"^other reminders: 0",
+    ],
+    "pulling_worker": [
+        r"^60 customers have their invoice, each once: True",
+        r"^both have worked: True",
+        r"^Ben did nothing after he was stopped: True",
     ],
     "rate_limited_refill": [r"none above its rate: True", r"idle tenants still full: True"],
     "repeated_callbacks": [

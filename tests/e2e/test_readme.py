@@ -10,8 +10,8 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from tests.ports import reserved_port
 from tests.stack import GENEROUS_S, RunningStack, clean_environment
-from tests.workers import closed_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,9 +24,9 @@ def blocks(document: str, language: str) -> list[str]:
 class Reader:
     """Runs blocks as they are written, but for the ports, which others may have taken."""
 
-    def __init__(self, stack: RunningStack) -> None:
+    def __init__(self, stack: RunningStack, worker_port: int) -> None:
         self._stack = stack
-        self._worker_port = closed_port()
+        self._worker_port = worker_port
 
     def here(self, text: str) -> str:
         return text.replace("http://127.0.0.1:8420", self._stack.url).replace(
@@ -62,8 +62,9 @@ class Reader:
 
 
 @pytest.fixture(scope="module")
-def reader(stack: RunningStack) -> Reader:
-    return Reader(stack)
+def reader(stack: RunningStack) -> Iterator[Reader]:
+    with reserved_port() as worker_port:
+        yield Reader(stack, worker_port)
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +106,7 @@ def test_what_is_typed_in_sql_works(reader: Reader) -> None:
     asyncio.run(type_it(block))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("block", blocks("docs/OPERATIONS.md", "bash"))
 def test_what_operators_are_told_to_type_works(reader: Reader, block: str) -> None:
     reader.run("bash", "-euo", "pipefail", "-c", block)

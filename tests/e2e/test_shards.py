@@ -7,9 +7,11 @@ import pytest
 from tests.fleet import Fleet, fleet_on, iso
 from tests.workers import Received
 
-from wheelsched.core.duration import MILLISECOND, SECOND
-from wheelsched.core.model import Run
-from wheelsched.core.policy import OnOverlap, OverlapPolicy
+from wheelsched.core.model import Run, RunState
+from wheelsched.core.policies.policy import OnOverlap, OverlapPolicy
+from wheelsched.values.duration import MILLISECOND, SECOND
+
+pytestmark = pytest.mark.proof  # shards in processes of their own
 
 BESIDE = OverlapPolicy(policy=OnOverlap.ALLOW)
 
@@ -40,6 +42,7 @@ async def test_every_due_time_arrives_once_from_three_shards(fleet: Fleet) -> No
     assert_unbroken([run for run in runs if run.job_id == recurring[0].job_id])
 
 
+@pytest.mark.smoke
 async def test_one_that_is_registered_at_the_last_moment_arrives(fleet: Fleet) -> None:
     await fleet.start("a")
     due_us = await fleet.now_us() + 50 * MILLISECOND
@@ -55,21 +58,22 @@ async def test_what_a_killed_shard_held_arrives_late_with_the_same_keys(fleet: F
         await fleet.start(name)
     jobs = await fleet.register(["* * * * * *"] * 30, overlap=BESIDE)
     await fleet.until_settled(jobs, 30 * 3)
+    before = await fleet.runs(jobs)
     await fleet.kill("a")
     killed_us = await fleet.now_us()
     await fleet.until_owned(1)
-    taken_us = await fleet.now_us()
     await fleet.until_settled(jobs, len(await fleet.runs(jobs)))
     runs = await fleet.runs(jobs)
     for job in jobs:
         assert_unbroken([run for run in runs if run.job_id == job.job_id])
-    repeated = [run_id for run_id, count in fleet.arrivals.items() if count > 1]
+    repeated = {run_id for run_id, count in fleet.arrivals.items() if count > 1}
     for run_id in repeated:
         assert_same_run(
             [got for got in fleet.received if got.headers["wheelsched-run-id"] == run_id]
         )
+    assert not repeated & {run.run_id for run in before if run.state is RunState.SUCCEEDED}
     due_us = {run.run_id: run.due_us for run in runs}
-    assert all(killed_us - 5 * SECOND < due_us[run_id] < taken_us + SECOND for run_id in repeated)
+    assert all(due_us[run_id] < killed_us + SECOND for run_id in repeated)
 
 
 async def test_a_shard_that_is_asked_to_stop_goes_without_a_trace(fleet: Fleet) -> None:
@@ -106,7 +110,10 @@ def assert_unbroken(runs: Sequence[Run]) -> None:
 
 
 def assert_same_run(received: Sequence[Received]) -> None:
-    """Attempts of one run: the same key, and tokens that grow."""
+    """Attempts of one run: the same key, and another token for each.
+
+    They come over several connections, so they may be read in another order than they were sent.
+    """
     assert len({got.headers["idempotency-key"] for got in received}) == 1
     tokens = [int(got.headers["wheelsched-fencing-token"]) for got in received]
-    assert tokens == sorted(set(tokens))
+    assert len(tokens) == len(set(tokens))

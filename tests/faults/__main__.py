@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from tests.faults.experiment import Scenario, run_experiment
@@ -45,6 +46,7 @@ async def _tell(scenario: Scenario, server: Server, seed: int, evidence: Path) -
     try:
         verdict = await run_experiment(scenario, server, seed, evidence)
     except Exception as error:  # noqa: BLE001 - whatever it was, it is the verdict
+        traceback.print_exception(error)
         verdict = Verdict(name=scenario.name, broken=(f"not carried out: {error!r}",))
     print(f"{time.monotonic() - began:6.1f} s  {verdict.word:7}  {scenario.name}", flush=True)
     for text in (*verdict.broken, *verdict.slow):

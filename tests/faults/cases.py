@@ -1,4 +1,4 @@
-"""Scenarios as cases of a test: the short form in `make test`, all of them in `make test-long`.
+"""Scenarios as cases of a test: the short ones in `make proof`, all of them in `make test-long`.
 
 A test fails by what is broken, never by what is slow: how fast the machine is, is not its matter.
 """
@@ -10,7 +10,8 @@ from tests.faults.experiment import Scenario, run_experiment
 from tests.faults.server import Server
 
 
-def cases(scenarios: Iterable[Scenario]) -> pytest.MarkDecorator:
+def cases(scenarios: Iterable[Scenario], smoke: str = "") -> pytest.MarkDecorator:
+    """The scenarios; the one that is named as `smoke` is in `make test` too."""
     return pytest.mark.parametrize(
         "scenario",
         [
@@ -19,7 +20,8 @@ def cases(scenarios: Iterable[Scenario]) -> pytest.MarkDecorator:
                 id=scenario.name,
                 marks=[
                     pytest.mark.timeout(scenario.limit_s + 60),
-                    *(() if scenario.is_short else (pytest.mark.long,)),
+                    pytest.mark.proof if scenario.is_short else pytest.mark.long,
+                    *((pytest.mark.smoke,) if scenario.name == smoke else ()),
                 ],
             )
             for scenario in scenarios

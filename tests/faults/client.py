@@ -82,9 +82,10 @@ class Client:
             assert "job_id" in item, item
             self._created(name, definition, answered, str(item["job_id"]))
 
-    async def create(self, name: str, definition: Definition) -> None:
+    async def create(self, name: str, definition: Definition, **fields: object) -> None:
+        """Registers one; `fields` of the document take the place of those of the definition."""
         marked = self._marked(definition)
-        answered = await self.send("POST", "jobs", self._document(name, marked, 1))
+        answered = await self.send("POST", "jobs", self._document(name, marked, 1) | fields)
         job_id = str(answered.body["job_id"]) if answered.result == "ok" else None
         self._created(name, marked, answered, job_id)
 
@@ -196,7 +197,7 @@ class Client:
         return {
             "name": name,
             "schedule": _written(definition.schedule),
-            "target": {"url": definition.url, "batch": batch},
+            "target": _target(definition, batch),
             "payload": self.payload(definition.mark),
             "overlap": {"policy": definition.overlap},
             "retry": {"max_attempts": definition.max_attempts, "max": "2s"},
@@ -226,12 +227,26 @@ class Clients:
                 await client.create_all(share, batch)
 
 
+def _target(definition: Definition, batch: int) -> dict[str, object]:
+    if not definition.queue:
+        return {"url": definition.url, "batch": batch}
+    within = f"{definition.claim_within_us // MS}ms"
+    return {"queue": definition.queue, "claim_within": within}
+
+
 def _due_times(run_ids: object) -> tuple[int, ...]:
     return tuple(int(one.partition("-")[2]) for one in msgspec.convert(run_ids, list[str]))
 
 
 def every_second(url: str, overlap: str = "allow", **fields: object) -> Definition:
     return at_seconds("*", url, overlap=overlap, **fields)
+
+
+def each_second_from(at_us: int, url: str, **fields: object) -> Definition:
+    """At this moment of each second."""
+    anchor_us = at_us // MS * MS
+    schedule = Schedule(kind="every", every_us=1_000 * MS, anchor_us=anchor_us, start_us=anchor_us)
+    return Definition(schedule=schedule, url=url, mark=0, overlap="allow", **fields)  # type: ignore[arg-type] # each by its name
 
 
 def once_at(at_us: int, url: str, **fields: object) -> Definition:

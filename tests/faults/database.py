@@ -108,7 +108,7 @@ def clock_moved(offset_us: int) -> Strike:
         await asyncio.sleep(CLOCK_S)
         for name, shard in world.shards.items():
             world.require(bool(shard.events("clock.stepped")), f"{name} has not seen the step")
-            world.require(not shard.events("shard.reborn"), f"{name} was robbed by it")
+            world.require(not shard.events("shard.restarted"), f"{name} was robbed by it")
         await asyncio.sleep(STEPPED_S)
         await world.until_arrived(50)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
-from tests.faults.client import every_second, now_us, once_at
+from tests.faults.client import each_second_from, every_second, now_us, once_at
 from tests.faults.clock_shim import ClockShim
 from tests.faults.judge import Observation, Verdict, judge, unavailable
 from tests.faults.server import Server
@@ -20,6 +20,7 @@ from tests.faults.world import World, new_world
 
 Strike = Callable[[World], Awaitable[None]]
 Surround = Callable[[AsyncExitStack], Awaitable[tuple[Server, ClockShim | None]]]
+SECOND_US = 1_000_000
 MEETING = ("skip", "queue", "cancel")
 SCALE = float(os.environ.get("FAULTS_SCALE", "1"))
 
@@ -34,6 +35,7 @@ class Load(Struct, frozen=True, kw_only=True):
     beside: int = 24  # every second, one beside the other
     alone: int = 6  # every second, but never two at once
     meeting: int = 6  # every second, at a worker that takes longer: each finds another at work
+    spread: int = 0  # each second, but at other moments of it: they tell how long nobody fired
     one_offs: int = 60
     over_s: int = 20
     is_changing: bool = True
@@ -50,6 +52,7 @@ class Scenario(Struct, frozen=True, kw_only=True):
     prepare: Callable[[World], None] = lambda world: None
     surround: Surround | None = None
     limit_s: float = 600
+    world: type[World] = World
 
 
 async def run_experiment(
@@ -72,18 +75,18 @@ async def observe(scenario: Scenario, server: Server, seed: int = 0) -> Observat
         shim = None
         if scenario.surround is not None:
             server, shim = await scenario.surround(stack)
-        world = await stack.enter_async_context(new_world(server, seed))
+        world = await stack.enter_async_context(new_world(server, seed, scenario.world))
         world.shim = shim
         scenario.prepare(world)
         await world.open(scenario.shards)
-        await _load(scenario.load, world)
+        await register(scenario.load, world)
         await scenario.strike(world)
         healed_us = await world.heal()
         await world.quiesce(healed_us)
         return await world.dump(healed_us)
 
 
-async def _load(load: Load, world: World) -> None:
+async def register(load: Load, world: World) -> None:
     """Registers, and waits until it goes round."""
     url, uneven_url = f"{world.worker.url}/ok", f"{world.worker.url}/uneven"
     start_us = now_us() + 2_000_000
@@ -92,6 +95,10 @@ async def _load(load: Load, world: World) -> None:
         **{f"beside-{n}": every_second(url) for n in range(load.beside)},
         **{f"alone-{n}": every_second(url, "skip") for n in range(load.alone)},
         **{f"meeting-{n}": every_second(uneven_url, MEETING[n % 3]) for n in range(load.meeting)},
+        **{
+            f"spread-{n}": each_second_from(start_us + n * SECOND_US // load.spread, url)
+            for n in range(load.spread)
+        },
         **{f"once-{n}": once_at(start_us + n * step_us, url) for n in range(load.one_offs)},
     }
     if jobs:

@@ -14,9 +14,9 @@ from tests.checker.records import (
     History,
     JobRow,
     Offset,
+    Ownership,
     PartitionRow,
     RunRow,
-    Tenure,
 )
 from tests.faults.client import Clients, now_us
 from tests.faults.records import Records
@@ -116,16 +116,16 @@ async def read_history(
             trespasses=tuple(one for client in clients.each for one in client.trespasses),
             arrivals=tuple(arrival for one in records for arrival in one.read()),
             jobs=tuple(msgspec.convert(_without(dict(row), "name"), JobRow) for row in jobs),
-            runs=tuple([run async for run in _read_runs(connection, "wheelsched.runs")]),
+            runs=tuple([run async for run in read_runs(connection, "wheelsched.runs")]),
             partitions=tuple(
                 PartitionRow(partition=row["partition"], epoch=row["epoch"])
                 for row in await connection.fetch(
                     "SELECT partition, epoch FROM wheelsched.partitions"
                 )
             ),
-            overwritten=tuple([run async for run in _read_runs(connection, "faults.overwritten")]),
+            overwritten=tuple([run async for run in read_runs(connection, "faults.overwritten")]),
             faults=tuple(logbook.faults),
-            tenures=tuple(read_tenures(await connection.fetch(OWNERSHIP))),
+            ownerships=tuple(read_tenures(await connection.fetch(OWNERSHIP))),
             offsets=tuple(logbook.offsets),
             clock_errors=tuple(logbook.clock_errors),
         )
@@ -133,17 +133,17 @@ async def read_history(
         await connection.close()
 
 
-async def _read_runs(connection: Connection, table: str) -> AsyncIterator[RunRow]:
+async def read_runs(connection: Connection, table: str) -> AsyncIterator[RunRow]:
     """A page at a time: there may be a million."""
     async with connection.transaction(readonly=True):
         async for row in connection.cursor(RUNS.format(table), prefetch=PAGE):
             yield msgspec.convert(dict(row), RunRow)
 
 
-def read_tenures(rows: Iterable[asyncpg.Record]) -> Iterator[Tenure]:
+def read_tenures(rows: Iterable[asyncpg.Record]) -> Iterator[Ownership]:
     """Who owned what, in the reference's time: a row says when the database's clock was moved."""
     offset_us = 0
-    current: dict[int, Tenure] = {}
+    current: dict[int, Ownership] = {}
     for row in rows:
         if row["offset_us"] is not None:
             offset_us = row["offset_us"]
@@ -153,7 +153,7 @@ def read_tenures(rows: Iterable[asyncpg.Record]) -> Iterator[Tenure]:
         if known is not None:
             yield replace(known, until_us=at_us, ended=row["ended"] or "released")
         if row["owner"] is not None:
-            current[row["partition"]] = Tenure(
+            current[row["partition"]] = Ownership(
                 partition=row["partition"],
                 epoch=row["epoch"],
                 shard=row["owner"],

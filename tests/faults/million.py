@@ -81,7 +81,7 @@ def _definition(kind: Kind, number: int, start_us: int, url: str) -> Definition:
 
 
 def without_faults(world: World) -> None:
-    world.is_faultless = True
+    world.is_faultless = world.is_direct = True
 
 
 SCENARIOS = [

@@ -3,8 +3,8 @@
 from unittest.mock import patch
 
 from wheelsched.cli import main
-from wheelsched.shard.tenure import Tenure
+from wheelsched.shard.ownership.ownership import Ownership
 
 if __name__ == "__main__":
-    with patch.object(Tenure, "is_trusted", True):
+    with patch.object(Ownership, "is_trusted", True):
         main()

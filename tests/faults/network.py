@@ -11,7 +11,13 @@ VICTIM = "shard-1"
 SHARDS = ("shard-1", "shard-2")
 HOLE_S = 9.0  # longer than a lease: the other takes over meanwhile
 SLOW_S = 10.0
+MOMENT_S = 2.0
 ROUNDS = 5
+UNHEARD_S = 2.0  # after the other has taken over: what is due now is the other's
+RENEWALS = 100  # more than a shard tries meanwhile
+END_LEASE_CONNECTION = """
+SELECT pg_terminate_backend(backend_pid) FROM wheelsched.shards WHERE shard_id = $1
+"""
 
 
 async def cut(world: World) -> None:
@@ -45,6 +51,16 @@ async def black_holed(world: World) -> None:
     await world.until_arrived(100)
 
 
+async def black_holed_for_a_moment(world: World) -> None:
+    """One shard hears nothing, for less than a lease: nobody takes it over."""
+    with world.logbook.fault("store", world.shards[VICTIM].shard_id):
+        world.proxies[VICTIM].hold()
+        await asyncio.sleep(MOMENT_S)
+        world.proxies[VICTIM].let_go()
+    await world.until_owned(2)
+    await world.until_arrived(100)
+
+
 async def black_holed_for_all(world: World) -> None:
     """Nobody hears anything: shards, and the API with the client's requests."""
     with world.logbook.fault("store"):
@@ -66,6 +82,27 @@ async def slowed(world: World) -> None:
         await asyncio.sleep(SLOW_S)
         for name in world.shards:
             world.proxies[name].delay_s = 0.0
+    await world.until_arrived(100)
+
+
+async def lease_connection_lost(world: World) -> None:
+    """The connection of one shard's lease ends, and nothing that it says on another arrives.
+
+    Everything else goes on: it could fire, and may not.
+    """
+    proxy, shard_id = world.proxies[VICTIM], world.shards[VICTIM].shard_id
+    traps = [proxy.trap("renew", "asked") for _ in range(RENEWALS)]
+    await traps[0].spring()
+    connection = await world.connect()
+    with world.logbook.fault("freeze", shard_id):
+        await connection.execute(END_LEASE_CONNECTION, shard_id)
+    await connection.close()
+    await world.until_owned(1)
+    await asyncio.sleep(UNHEARD_S)
+    proxy.heal()
+    for trap in traps:
+        trap.freed.set()
+    await world.until_owned(2)
     await world.until_arrived(100)
 
 
@@ -97,6 +134,8 @@ SCENARIOS = [
     Scenario(name="connections cut", strike=cut),
     Scenario(name="one shard refused by Postgres for 9 s", strike=refused, load=LONG),
     Scenario(name="one shard black-holed until taken over", strike=black_holed, load=LONG),
+    Scenario(name="the lease connection of one shard lost", strike=lease_connection_lost),
+    Scenario(name="one shard black-holed for 2 s", strike=black_holed_for_a_moment),
     Scenario(name="all black-holed for 9 s", strike=black_holed_for_all, load=LONG),
     Scenario(name="connections slowed to 300 ms", strike=slowed, load=LONG),
     Scenario(name="cut when the commit of an arm was sent", strike=cut_at_commit("arm", "sent")),

@@ -16,12 +16,12 @@ import asyncpg
 from tests.postgres import reachable_directory
 
 from wheelsched.config import EmbeddedConfig
-from wheelsched.store.account import server_account
-from wheelsched.store.binaries import find_binaries
-from wheelsched.store.cluster import DATABASE, SUPERUSER, Cluster, make_home
-from wheelsched.store.embedded import UNIX_PORT, server_arguments
-from wheelsched.store.migrate import migrate
-from wheelsched.store.supervisor import die_with_parent
+from wheelsched.embedded.account import server_account
+from wheelsched.embedded.binaries import find_binaries
+from wheelsched.embedded.cluster import DATABASE, SUPERUSER, Cluster, make_home
+from wheelsched.embedded.postgres import UNIX_PORT, server_arguments
+from wheelsched.embedded.supervisor import die_with_parent
+from wheelsched.store.schema.migrate import migrate
 
 TEMPLATE = "migrated"
 START_S = 60
@@ -45,13 +45,13 @@ BEGIN
     VALUES (NEW.partition, NEW.epoch, NEW.owner, CASE
         WHEN NEW.owner IS NOT NULL THEN NULL
         WHEN EXISTS (SELECT FROM shards WHERE shard_id = OLD.owner) THEN 'released'
-        WHEN current_setting('faults.was_expired', true) = 'true' THEN 'taken_over'
+        WHEN current_setting('faults.was_leaving', true) = 'false' THEN 'taken_over'
         ELSE 'left' END);
     RETURN NULL;
 END $$;
 CREATE FUNCTION faults.note_end() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM set_config('faults.was_expired', (OLD.expires_at < clock_timestamp())::text, true);
+    PERFORM set_config('faults.was_leaving', OLD.is_leaving::text, true);
     RETURN OLD;
 END $$;
 CREATE TRIGGER note AFTER UPDATE ON wheelsched.partitions FOR EACH ROW
@@ -78,6 +78,18 @@ CREATE TRIGGER note_run AFTER UPDATE ON wheelsched.runs FOR EACH ROW
             AND (OLD.state, OLD.finished_at) IS DISTINCT FROM (NEW.state, NEW.finished_at))
     EXECUTE FUNCTION faults.note_run();
 """
+
+
+async def fill_database(url: str) -> None:
+    """Migrates an empty database, and adds what an experiment notes in it."""
+    connection = await asyncpg.connect(url)
+    await migrate(connection)
+    await connection.execute(
+        "SELECT wheelsched.make_days(ARRAY(SELECT current_date + n FROM generate_series(-1, 2) n))"
+    )
+    await connection.execute(OWNERSHIP)
+    await connection.execute(OVERWRITTEN)
+    await connection.close()
 
 
 class Server:
@@ -137,15 +149,7 @@ class Server:
         connection = await asyncpg.connect(self.url())
         await connection.execute(f"CREATE DATABASE {TEMPLATE} TEMPLATE template0")
         await connection.close()
-        connection = await asyncpg.connect(self.url(TEMPLATE))
-        await migrate(connection)
-        await connection.execute(
-            "SELECT wheelsched.make_days("
-            "ARRAY(SELECT current_date + n FROM generate_series(-1, 2) n))"
-        )
-        await connection.execute(OWNERSHIP)
-        await connection.execute(OVERWRITTEN)
-        await connection.close()
+        await fill_database(self.url(TEMPLATE))
 
     async def _launch(self) -> bool:
         arguments = server_arguments(EmbeddedConfig(settings=SETTINGS))

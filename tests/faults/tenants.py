@@ -8,6 +8,7 @@ import aiohttp
 from msgspec import Struct
 
 NAMES = ("one", "another")
+SCOPES = ["read", "write", "work"]
 JOB_QUOTA = 10_000_000
 
 
@@ -29,7 +30,7 @@ async def _make(session: aiohttp.ClientSession, name: str) -> Tenant:
     made = await _post(session, "tenants", {"name": name, "job_quota": JOB_QUOTA})
     tenant_id = made["tenant_id"]
     granted = await _post(
-        session, "tokens", {"name": name, "tenant_id": tenant_id, "scopes": ["read", "write"]}
+        session, "tokens", {"name": name, "tenant_id": tenant_id, "scopes": SCOPES}
     )
     return Tenant(tenant_id=tenant_id, token=granted["token"], secret=made["secret"])
 

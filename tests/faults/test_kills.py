@@ -6,6 +6,6 @@ from tests.faults.experiment import Scenario
 from tests.faults.server import Server
 
 
-@cases(kills.SCENARIOS)
+@cases(kills.SCENARIOS, smoke="kill -9, sent and not answered")
 async def test_kills(scenario: Scenario, server: Server) -> None:
     await hold(scenario, server)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 from tests.faults.worker import NOBODY, SIGNED, Signatures
 
-from wheelsched.api.tenants import new_secret
-from wheelsched.dispatch.signing import sign_both
+from wheelsched.api.resources.tenants import new_secret
+from wheelsched.delivery.http.signing import sign_both
 
 SECRETS = {tenant: new_secret() for tenant in ("one", "another", "unknown")}
 KNOWN = Signatures(f"{tenant}={SECRETS[tenant]}" for tenant in ("one", "another"))

@@ -7,6 +7,8 @@ from tests.faults.cases import hold
 from tests.faults.server import Server
 from tests.faults.soak import SCENARIO
 
+pytestmark = pytest.mark.proof  # minutes of mixed faults
+
 
 @pytest.mark.timeout(SCENARIO.limit_s + 60)
 async def test_soak(server: Server) -> None:

@@ -1,11 +1,11 @@
-"""A worker in a process of its own, that remembers: `python worker.py LOG TENANT=SECRET…`.
+"""A worker in a process of its own, that remembers: `python worker.py LOG PORT TENANT=SECRET…`.
 
 Invariant: what it received is on disk before anything is answered. All that came during one sync is
 synced by the next, and nobody who comes meanwhile waits to be noted: uvloop takes up one connection
-in each turn of the loop. Prints its port. A callback is answered in the *temper* that its path
-names; `POST /calm` makes all of them good-natured, and answers those that were held. It answers
-whatever it is sent, and notes whose secret that was signed with: the checker knows whose it had to
-be.
+in each turn of the loop. Prints a line when it listens. A callback is answered in the *temper* that
+its path names; `POST /calm` makes all of them good-natured, and answers those that were held. It
+answers whatever it is sent, and notes whose secret that was signed with: the checker knows whose it
+had to be.
 
 A line of the log is an arrival, or an answer to those of one request: see `records`.
 """
@@ -269,19 +269,19 @@ def _instant_us(text: str) -> int:
     )
 
 
-async def serve(path: str, secrets: Iterable[str]) -> None:
+async def serve(path: str, port: int, secrets: Iterable[str]) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
     Callbacks.log = Log(path)
     Callbacks.signatures = Signatures(secrets)
     Callbacks.calm = asyncio.Event()
-    server = await loop.create_server(Callbacks, "127.0.0.1", 0, backlog=1_000)
-    print(server.sockets[0].getsockname()[1], flush=True)
+    server = await loop.create_server(Callbacks, "127.0.0.1", port, backlog=1_000)
+    print("listening", flush=True)
     await stopped.wait()
     server.close()
     await Callbacks.log.close()
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(sys.argv[1], sys.argv[2:]))
+    uvloop.run(serve(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))

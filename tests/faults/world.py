@@ -11,7 +11,7 @@ import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -25,11 +25,13 @@ from tests.faults.clock_shim import ClockShim
 from tests.faults.judge import Observation
 from tests.faults.logbook import OVERDUE, UNFINISHED, Connection, Logbook, read_history
 from tests.faults.processes import Api, Shard, WorkerProcess
+from tests.faults.records import Records
 from tests.faults.server import Server
 from tests.faults.stalls import note_stalls
 from tests.faults.tenants import make_tenants
 from tests.faults.trespasser import Trespasser
 from tests.faults.trickle import Trickle
+from tests.ports import reserved_port
 from tests.proxy import Proxy
 from tests.waiting import PATIENCE_S
 
@@ -44,6 +46,7 @@ class World:
     """What a scenario can see and break."""
 
     def __init__(self, server: Server, database: str, directory: Path, random: Random) -> None:
+        self._stack = AsyncExitStack()
         self.server = server
         self.database = database
         self.random = random
@@ -51,18 +54,24 @@ class World:
         self.shards: dict[str, Shard] = {}
         self.proxies: dict[str, Proxy] = {}
         self.shard_type = Shard
+        self.shard_types: dict[str, type[Shard]] = {}  # of some of them
         self.shim: ClockShim | None = None  # of the database
         self.host_shim: ClockShim | None = None  # of the shards
-        self.is_faultless = False  # nothing is broken, and the proxies are passed by
+        self.is_faultless = False  # nothing is broken
+        self.is_direct = False  # no process needs a proxy: none of its connections is broken
         self.shard_environment: dict[str, str] = {}
         self._ended: set[str] = set()  # the shards that were ended on purpose
+        self.announced: set[str] = set()  # the errors that shards are to log
         self.broken: list[str] = []  # what a scenario has seen by itself
         self.remarks: list[str] = []
-        self.worker = WorkerProcess("worker", directory)
-        self.other = WorkerProcess("other", directory)  # whose temper hurts only itself
+        self.crowd_us: int | None = None  # from the second of a crowd to the last arrival of it
+        self.again_us: int | None = None  # likewise, of the runs of a worker that is gone
+        self.worker = WorkerProcess("worker", directory, self._reserve_port())
+        self.other = WorkerProcess(
+            "other", directory, self._reserve_port()
+        )  # whose temper hurts only itself
         self.directory = directory
-        self._stack = AsyncExitStack()
-        self.api = Api("api", directory / "api.log")
+        self.api = Api("api", directory / "api.log", self._reserve_port())
         self._stopped = asyncio.Event()
         self._asking: list[asyncio.Task[None]] = []
         self._watching: list[asyncio.Task[None]] = []
@@ -78,7 +87,7 @@ class World:
             asyncio.create_task(self._ask_for_errors()),
             asyncio.create_task(note_stalls(self.logbook, self.server.home)),
         ]
-        await self.until_owned(shards)
+        await self.until_owned(sum(shard.processes for shard in self.shards.values()))
 
     async def close(self) -> None:
         """Ends everything, however far it came."""
@@ -92,22 +101,64 @@ class World:
                 await program.kill()
         await self._stack.aclose()
 
+    @property
+    def records(self) -> tuple[Records, ...]:
+        """What all workers have written down."""
+        return self.worker.records, self.other.records
+
     # The fleet.
+
+    def _reserve_port(self) -> int:
+        return self._stack.enter_context(reserved_port())
 
     async def start_shard(self, name: str) -> None:
         """Starts a shard, or starts it again."""
         if name not in self.shards:
-            self.shards[name] = self.shard_type(name, self.directory / f"{name}.log")
+            log = self.directory / f"{name}.log"
+            kind = self.shard_types.get(name, self.shard_type)
+            self.shards[name] = kind(name, log, self._reserve_port())
             await self._line(name)
+            await self.link(self.shards[name])
         await self.shards[name].run(self._url_for(name), self.shard_environment)
         self._ended.discard(name)
 
+    async def link(self, shard: Shard) -> None:
+        """Lets the API reach a shard, where that is needed."""
+
     async def kill(self, name: str) -> None:
-        """`kill -9`."""
+        """`kill -9` of a shard; its parent, if it has one, sees it."""
+        with self.crash(name) as shard:
+            await shard.kill_shard()
+
+    @contextmanager
+    def crash(self, name: str) -> Iterator[Shard]:
+        """All that one program has started dies in the block, however that comes about."""
         shard = self.shards[name]
         self._ended.add(name)
-        with self.logbook.fault("crash", shard.shard_id):
-            await shard.kill()
+        with ExitStack() as faults:
+            for shard_id in shard.shard_ids[-shard.processes :]:
+                faults.enter_context(self.logbook.fault("crash", shard_id))
+            yield shard
+
+    async def kill_one(self, name: str) -> None:
+        """`kill -9` of one of the shards of a supervisor, which starts another instead."""
+        supervisor = self.shards[name]
+        before = await self._leases()
+        killed_us = now_us()
+        os.kill(supervisor.shard_pids[0], signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE_S):
+            while not (dead := before - await self._leases()):
+                await asyncio.sleep(POLL_S)
+        for shard_id in dead:
+            self.logbook.note("crash", killed_us, shard_id)
+
+    async def _leases(self) -> set[str]:
+        connection = await self.connect()
+        try:
+            rows = await connection.fetch("SELECT shard_id::text FROM wheelsched.shards")
+        finally:
+            await connection.close()
+        return {row["shard_id"] for row in rows}
 
     async def stop(self, name: str) -> None:
         """SIGTERM: it hands over, and goes."""
@@ -120,9 +171,18 @@ class World:
         """SIGSTOP, and SIGCONT after a while."""
         shard = self.shards[name]
         with self.logbook.fault("freeze", shard.shard_id):
-            shard.signal(signal.SIGSTOP)
+            shard.signal_shards(signal.SIGSTOP)
             await asyncio.sleep(for_s)
-            shard.signal(signal.SIGCONT)
+            shard.signal_shards(signal.SIGCONT)
+
+    async def lose_power(self, name: str, until: Awaitable[None]) -> None:
+        """Everything of a machine stops, and its sockets stay open. It is never heard of again."""
+        shard = self.shards[name]
+        self._ended.add(name)
+        with self.logbook.fault("freeze", shard.shard_id):
+            shard.signal_all(signal.SIGSTOP)
+            await until
+            await shard.kill()
 
     async def kill_api(self) -> None:
         """`kill -9`, and a new start. For the shards it is no fault."""
@@ -217,8 +277,8 @@ class World:
         until = _timestamp(self._database_us(healed_us))
 
         async def is_quiet(connection: Connection) -> bool:
-            unfinished = await connection.fetchval(UNFINISHED, until)
-            return not unfinished and not await connection.fetchval(OVERDUE, until)
+            registry = await connection.fetchval(UNFINISHED, until)
+            return not registry and not await connection.fetchval(OVERDUE, until)
 
         try:
             await self._until(is_quiet, QUIESCE_S)
@@ -230,7 +290,11 @@ class World:
         for program in (self.api, self.worker, self.other):
             await program.stop()
         for name, shard in self.shards.items():
-            self.require(not shard.complaints, f"{name}: {shard.complaints[:1]}")
+            complaints = [one for one in shard.complaints if not self._is_announced(one)]
+            self.require(not complaints, f"{name}: {complaints[:1]}")
+
+    def _is_announced(self, complaint: str) -> bool:
+        return any(f'"{event}"' in complaint for event in self.announced)
 
     async def dump(self, healed_us: int) -> Observation:
         """The three logs, and what was seen beside them."""
@@ -242,8 +306,7 @@ class World:
             self.remarks.append(
                 f"the machine itself stalled {len(stalls_us)} times, up to {longest_s:.1f} s"
             )
-        records = (self.worker.records, self.other.records)
-        said = (self.clients, records)
+        said = (self.clients, self.records)
         history = await read_history(self.server, self.database, self.logbook, healed_us, said)
         if IS_KEPT:
             (self.directory / "history.json").write_bytes(msgspec.json.encode(history))
@@ -252,6 +315,8 @@ class World:
             broken=tuple(self.broken),
             remarks=tuple(self.remarks),
             returns_us=tuple(self.logbook.returns_us),
+            crowd_us=self.crowd_us,
+            again_us=self.again_us,
             is_faultless=self.is_faultless,
         )
 
@@ -292,7 +357,7 @@ class World:
 
     def _url_for(self, name: str) -> str:
         proxy = self.proxies[name]
-        return self.server.url(self.database) if self.is_faultless else proxy.url(self.database)
+        return self.server.url(self.database) if self.is_direct else proxy.url(self.database)
 
     async def _until(self, is_so: Look, patience_s: float = PATIENCE_S) -> None:
         """Waits until something holds in the database, which may be away meanwhile."""
@@ -308,7 +373,12 @@ class World:
         began_s = time.monotonic()
         try:
             return await is_so(connection)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except (
+            OSError,
+            asyncpg.PostgresError,
+            asyncpg.InterfaceError,
+            asyncpg.InternalClientError,
+        ):
             return False
         finally:
             self._looked_s = time.monotonic() - began_s
@@ -320,11 +390,13 @@ def _timestamp(instant_us: int) -> datetime:
 
 
 @asynccontextmanager
-async def new_world(server: Server, seed: int) -> AsyncIterator[World]:
+async def new_world(
+    server: Server, seed: int, make: Callable[[Server, str, Path, Random], World] = World
+) -> AsyncIterator[World]:
     """A world on a database of its own."""
     database = await server.new_database()
     directory = Path(tempfile.mkdtemp(prefix="wheelsched-faults-"))
-    world = World(server, database, directory, Random(seed))
+    world = make(server, database, directory, Random(seed))
     try:
         yield world
     finally:

@@ -13,20 +13,20 @@ from uuid import UUID
 import msgspec
 from msgspec import Raw, Struct
 
-from wheelsched.api.bulk import _elements, _lines
-from wheelsched.api.cursors import Cursors
-from wheelsched.api.intake import Intake
-from wheelsched.api.merging import merge
-from wheelsched.api.problems import problem_of
-from wheelsched.core.compile import compile_schedule
-from wheelsched.core.duration import SECOND, format_duration, parse_duration
-from wheelsched.core.egress import EgressRules
-from wheelsched.core.explain import explain
+from wheelsched.api.http.cursors import Cursors
+from wheelsched.api.http.problems import problem_of
+from wheelsched.api.resources.bulk import _elements, _lines
 from wheelsched.core.idempotency import check_template
 from wheelsched.core.model import RunKey, format_run_id, parse_run_id
-from wheelsched.core.registration import first_due_us, parse
-from wheelsched.core.target import check_url
+from wheelsched.core.targets.egress import EgressRules
+from wheelsched.core.targets.target import check_url
 from wheelsched.errors import InvalidCallback, InvalidRunId, WheelschedError
+from wheelsched.jobs.merge import merge
+from wheelsched.jobs.parse import JobParser
+from wheelsched.schedule.compile import compile_schedule
+from wheelsched.schedule.explain import explain
+from wheelsched.schedule.parse import first_due_us, parse
+from wheelsched.values.duration import SECOND, format_duration, parse_duration
 from wheelsched.wire.callback import read_answers
 from wheelsched.wire.jobs import ResumeRequest
 from wheelsched.wire.run import (
@@ -94,7 +94,7 @@ def _read_body(data: bytes, body: type[Struct]) -> None:
 
 
 def read_job(data: bytes) -> None:
-    registration = Intake(NOW_US, EgressRules()).register_written(data, JOB_ID, UUID(int=1))
+    registration = JobParser(NOW_US, EgressRules()).register_json(data, JOB_ID, UUID(int=1))
     job = registration.job
     assert registration.due_us is not None
     schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)

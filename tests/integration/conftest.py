@@ -14,7 +14,7 @@ import pytest
 from tests.postgres import reachable_directory
 
 from wheelsched.config import EmbeddedConfig
-from wheelsched.store.embedded import EmbeddedPostgres
+from wheelsched.embedded.postgres import EmbeddedPostgres
 
 HOLDER = Path(__file__).with_name("embedded_holder.py")
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from wheelsched.config import EmbeddedConfig
-from wheelsched.store.embedded import EmbeddedPostgres
+from wheelsched.embedded.postgres import EmbeddedPostgres
 
 if __name__ == "__main__":
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGINT})

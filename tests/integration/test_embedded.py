@@ -5,7 +5,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -15,13 +14,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
+from tests.ports import reserved_port
 from tests.waiting import until
 
 from wheelsched.config import EmbeddedConfig
+from wheelsched.embedded.account import server_account
+from wheelsched.embedded.binaries import find_binaries
+from wheelsched.embedded.postgres import EmbeddedPostgres
 from wheelsched.errors import DataDirectoryBusy, DataDirectoryUnreachable, EmbeddedServerFailure
-from wheelsched.store.account import server_account
-from wheelsched.store.binaries import find_binaries
-from wheelsched.store.embedded import EmbeddedPostgres
+
+pytestmark = pytest.mark.proof  # each starts servers of its own
 
 Hold = Callable[[Path], subprocess.Popen[str]]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root drops to another account")
@@ -69,6 +71,7 @@ async def query(url: str, sql: str) -> object:
             await connection.close(timeout=10)
 
 
+@pytest.mark.smoke
 async def test_it_starts_answers_and_keeps_its_data(home: Path) -> None:
     with start(home) as server:
         await query(server.url, "create table kept as select 7 as value")
@@ -241,10 +244,7 @@ async def test_a_path_too_long_for_a_socket_still_works(empty_home: Path, hold: 
 
 
 async def test_tcp_asks_for_the_password(home: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with start(home, port=port) as server:
+    with reserved_port() as port, start(home, port=port) as server:
         assert await query(server.tcp_url, "select inet_server_port()") == port
         with pytest.raises(asyncpg.InvalidPasswordError):
             await query(f"postgresql://wheelsched:wrong@127.0.0.1:{port}/postgres", "select 1")
@@ -262,7 +262,7 @@ def test_a_server_that_cannot_start_says_why(home: Path) -> None:
 
 def test_a_postgres_data_directory_is_not_taken_for_a_home(empty_home: Path) -> None:
     (empty_home / "PG_VERSION").write_text("18\n")
-    with pytest.raises(DataDirectoryBusy, match="itself the data directory"):
+    with pytest.raises(DataDirectoryBusy, match="itself a Postgres data directory"):
         start(empty_home)
 
 

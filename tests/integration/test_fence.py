@@ -13,12 +13,12 @@ import pytest
 from tests.postgres import Connect
 from tests.waiting import until
 
-from wheelsched.store.connection import Connection
-from wheelsched.store.queries import load_queries
+from wheelsched.store.connections.connection import Connection
+from wheelsched.store.connections.queries import load_queries
 
 FILES = ("leases.sql", "timers.sql", "runs.sql", "days.sql")
 QUERIES = {name: sql for file_name in FILES for name, sql in load_queries(file_name).items()}
-TTL_US = 5_000_000
+TTL_US = 3_600_000_000  # no lease expires by itself
 DUE_US = 1_800_000_000_000_000
 NEXT_US = DUE_US + 60_000_000
 TENANT = uuid4()
@@ -39,10 +39,20 @@ class Bench:
 
     async def prepare(self) -> None:
         for shard_id in (self.holder, self.candidate):
-            await self.lease.fetchval(QUERIES["join_shards"], shard_id, None, TTL_US)
+            arguments = [shard_id, None, TTL_US, None, 1, *[None] * 5]
+            await self.lease.fetchval(QUERIES["join_shards"], *arguments)
         await self.lease.execute("INSERT INTO timers VALUES ($1, 7, 1, $2)", self.job_id, DUE_US)
         await self.lease.execute(QUERIES["make_days"], [DUE_US])
-        await self.lease.fetch(QUERIES["acquire"], self.holder, 1, [7])
+        await self.acquire(self.holder)
+
+    async def acquire(self, shard_id: UUID, fence: int = 1) -> list[asyncpg.Record]:
+        return await self.lease.fetch(QUERIES["acquire"], shard_id, fence, [7], [0])
+
+    async def renew(self, connection: int = 1, pid: int | None = None) -> int | None:
+        """Renews the lease of the holder over its first or a later connection."""
+        arguments = [self.holder, TTL_US, 0, connection, pid, None, None]
+        renewals: int | None = await self.lease.fetchval(QUERIES["renew"], *arguments)
+        return renewals
 
     async def arm(self, connection: Connection, fence: int = 1) -> asyncpg.Record:
         arguments = [[self.job_id], [DUE_US], [1], [NEXT_US], [TENANT], [1 << 32]]
@@ -102,12 +112,12 @@ async def test_a_renewal_does_not_wait_for_an_open_claim(bench: Bench) -> None:
     async with bench.claims.transaction():
         await bench.arm(bench.claims)
         await bench.lease.execute("SET lock_timeout = '1ms'")
-        assert await bench.lease.fetchval(QUERIES["renew"], bench.holder, TTL_US) == 1
+        assert await bench.renew() == 1
 
 
 async def test_a_claim_does_not_wait_for_an_open_renewal(bench: Bench) -> None:
     async with bench.lease.transaction():
-        await bench.lease.fetchval(QUERIES["renew"], bench.holder, TTL_US)
+        await bench.renew()
         await bench.claims.execute("SET lock_timeout = '1ms'")
         assert (await bench.arm(bench.claims))["won"] == 1
 
@@ -208,7 +218,7 @@ async def test_a_claim_sent_before_a_hand_over_and_arriving_after_wins_nothing(
     await bench.lease.fetchval(QUERIES["release"], bench.holder, 1, [7], False)
     assert (await bench.arm(bench.claims, fence=1))["is_held"] is False
     assert (await bench.arm(bench.claims, fence=2))["won"] == 0
-    await bench.lease.fetch(QUERIES["acquire"], bench.holder, 2, [7])
+    await bench.acquire(bench.holder, 2)
     assert (await bench.arm(bench.claims, fence=2))["won"] == 1
 
 
@@ -218,7 +228,7 @@ async def test_a_takeover_needs_the_lease_to_have_expired(bench: Bench) -> None:
 
 async def test_a_takeover_needs_the_lease_to_have_stood_still(bench: Bench) -> None:
     """The database's clock jumped: every lease looks expired, and this one was renewed since."""
-    await bench.lease.fetchval(QUERIES["renew"], bench.holder, TTL_US)
+    await bench.renew()
     await bench.expire_holder()
     assert await bench.take_over(bench.lease) is None
 
@@ -226,10 +236,19 @@ async def test_a_takeover_needs_the_lease_to_have_stood_still(bench: Bench) -> N
 async def test_a_takeover_frees_the_partitions_and_the_epoch_grows(bench: Bench) -> None:
     await bench.expire_holder()
     await bench.take_over(bench.lease)
-    rows = await bench.lease.fetch(QUERIES["acquire"], bench.candidate, 1, [7])
-    assert [tuple(row) for row in rows] == [(7, 2, 0)]
-    replay = await bench.lease.fetch(QUERIES["acquire"], bench.candidate, 1, [7])
-    assert [tuple(row) for row in replay] == [(7, 2, 0)]
+    before = await bench.lease.fetchval("SELECT epoch FROM partitions WHERE partition = 7")
+    (row,) = await bench.acquire(bench.candidate)
+    assert row["epoch"] > before
+    (replay,) = await bench.acquire(bench.candidate)
+    assert replay["epoch"] == row["epoch"]
+
+
+async def test_a_delayed_renewal_does_not_publish_an_earlier_connection_again(bench: Bench) -> None:
+    await bench.renew(connection=1, pid=101)
+    await bench.renew(connection=2, pid=102)
+    assert await bench.renew(connection=1, pid=101) == 3
+    rows = await bench.lease.fetch("SELECT lease_connection, backend_pid FROM shards")
+    assert (2, 102) in [tuple(row) for row in rows]
 
 
 async def test_a_claim_cut_off_before_its_commit_leaves_the_timer(bench: Bench) -> None:

@@ -17,9 +17,15 @@ from wheelsched.errors import (
     SchemaTooOld,
     StoreFault,
 )
-from wheelsched.store.connection import Connection
-from wheelsched.store.database import Database
-from wheelsched.store.migrate import check_schema, known_migrations, migrate, pending
+from wheelsched.store.connections.connection import Connection
+from wheelsched.store.connections.database import Database
+from wheelsched.store.schema.migrate import (
+    Migrated,
+    check_schema,
+    known_migrations,
+    migrate,
+    pending,
+)
 
 NOW_US = 1_900_000_000_000_000
 
@@ -38,8 +44,8 @@ async def test_the_second_time_there_is_nothing_to_do(
     connection: Connection,
 ) -> None:
     assert await pending(connection) == known_migrations()
-    assert await migrate(connection) == known_migrations()
-    assert await migrate(connection) == []
+    assert (await migrate(connection)).applied == known_migrations()
+    assert await migrate(connection) == Migrated([], [])
     await check_schema(connection)
 
 
@@ -47,8 +53,8 @@ async def test_many_at_once_apply_each_migration_once(
     empty_database: str, connect: Connect
 ) -> None:
     connections = [await connect(empty_database) for _ in range(8)]
-    applied = await asyncio.gather(*(migrate(connection) for connection in connections))
-    assert sorted(map(len, applied)) == [0] * 7 + [len(known_migrations())]
+    migrated = await asyncio.gather(*(migrate(connection) for connection in connections))
+    assert sorted(len(each.applied) for each in migrated) == [0] * 7 + [len(known_migrations())]
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(
@@ -56,7 +62,9 @@ async def test_a_migration_that_fails_leaves_nothing_behind(
 ) -> None:
     known = known_migrations()
     broken = type(known[0])(len(known) + 1, "broken", "CREATE TABLE half (); SELECT 1 / 0")
-    monkeypatch.setattr("wheelsched.store.migrate.known_migrations", lambda: [*known, broken])
+    monkeypatch.setattr(
+        "wheelsched.store.schema.migrate.known_migrations", lambda: [*known, broken]
+    )
     with pytest.raises(StoreFault, match="division by zero"):
         await migrate(connection)
     monkeypatch.undo()
@@ -123,8 +131,8 @@ async def test_an_account_that_may_make_roles_can_migrate() -> None:
         await administration.close()
         url = with_database(server.url, "operated")
         connection = await asyncpg.connect(url, user="operator")
-        assert len(await migrate(connection)) == len(known_migrations())
-        assert await migrate(connection) == []
+        assert len((await migrate(connection)).applied) == len(known_migrations())
+        assert await migrate(connection) == Migrated([], [])
         await connection.execute("SET ROLE wheelsched_owner")
         await connection.close()
 
@@ -158,8 +166,14 @@ async def test_a_database_with_jobs_is_migrated(
     """From before there were drafts."""
     connection = await connect(empty_database)
     known = known_migrations()
-    monkeypatch.setattr("wheelsched.store.migrate.known_migrations", lambda: known[:5])
-    assert [migration.number for migration in await migrate(connection)] == [1, 2, 3, 4, 5]
+    monkeypatch.setattr("wheelsched.store.schema.migrate.known_migrations", lambda: known[:5])
+    assert [migration.number for migration in (await migrate(connection)).applied] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
     tenant_id, job_id = uuid4(), uuid4()
     await connection.execute("INSERT INTO tenants (tenant_id, name) VALUES ($1, 'a')", tenant_id)
     await connection.execute(
@@ -169,7 +183,7 @@ async def test_a_database_with_jobs_is_migrated(
         NOW_US,
     )
     monkeypatch.undo()
-    assert 6 in [migration.number for migration in await migrate(connection)]
+    assert 6 in [migration.number for migration in (await migrate(connection)).applied]
     row = await connection.fetchrow("SELECT state, error FROM jobs WHERE job_id = $1", job_id)
     assert row is not None
     assert tuple(row) == ("paused", None)

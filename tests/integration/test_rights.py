@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 from tests.postgres import Connect
 
-from wheelsched.store.connection import Connection
+from wheelsched.store.connections.connection import Connection
 
 GUARDED = (
     "tenants",

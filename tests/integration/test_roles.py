@@ -10,12 +10,14 @@ import pytest
 from tests.postgres import temporary_server, with_database
 
 from wheelsched.config import StoreConfig
-from wheelsched.daemon.database import migrate_database
+from wheelsched.daemon.database import MigrationReport, migrate_database
 from wheelsched.errors import RightMissing, SchemaTooOld
-from wheelsched.store.connection import Connection
-from wheelsched.store.database import Database
-from wheelsched.store.migrate import known_migrations, migrate
-from wheelsched.store.rights import ROLES, check_rights
+from wheelsched.store.connections.connection import Connection
+from wheelsched.store.connections.database import Database
+from wheelsched.store.schema.migrate import Migrated, known_migrations, migrate
+from wheelsched.store.schema.rights import ROLES, check_rights
+
+pytestmark = pytest.mark.proof  # each makes roles and a database of its own
 
 SUPERUSER_RUNS = "as a superuser: "
 LEDGER = """
@@ -117,8 +119,8 @@ async def test_roles_that_are_there_are_not_made_again(
     for role in ROLES:
         await administration.execute(f"CREATE ROLE {role} NOLOGIN")
     await administration.execute("GRANT wheelsched_owner TO operator")
-    assert len(await migrate_database(url)) == len(known_migrations())
-    assert await migrate_database(url) == []
+    assert len((await migrate_database(url)).applied) == len(known_migrations())
+    assert await migrate_database(url) == MigrationReport(applied=[], repaired=[])
 
 
 async def test_an_account_that_may_not_make_roles_is_told_the_statements(
@@ -129,7 +131,7 @@ async def test_an_account_that_may_not_make_roles_is_told_the_statements(
         await migrate_database(url)
     assert "CREATE ROLE wheelsched_shard NOLOGIN;" in str(refusal.value)
     await administration.execute(statements_in(refusal))
-    assert len(await migrate_database(url)) == len(known_migrations())
+    assert len((await migrate_database(url)).applied) == len(known_migrations())
 
 
 async def test_an_account_that_may_not_make_a_schema_is_told_the_grant(
@@ -141,7 +143,7 @@ async def test_an_account_that_may_not_make_a_schema_is_told_the_grant(
     with pytest.raises(RightMissing, match="may not create a schema") as refusal:
         await migrate_database(url)
     await administration.execute(statements_in(refusal))
-    assert len(await migrate_database(url)) == len(known_migrations())
+    assert len((await migrate_database(url)).applied) == len(known_migrations())
 
 
 async def test_a_second_installation_works_or_is_told_the_grant(
@@ -183,7 +185,9 @@ async def test_a_restore_without_roles_is_repaired(server: str, administration: 
     for role in ("shard", "api", "owner"):
         with pytest.raises(SchemaTooOld, match=f"no role wheelsched_{role}; run `wheelsched db mi"):
             await Database.open(StoreConfig(url=url, role=role))
-    assert await migrate_database(url) == []
+    report = await migrate_database(url)
+    assert report.applied == []
+    assert {f"CREATE ROLE {role} NOLOGIN" for role in ROLES} < set(report.repaired)
     assert await rights(url) == before
     for role in ("shard", "api"):
         config = StoreConfig(url=url, role=role)  # type: ignore[arg-type]
@@ -211,7 +215,8 @@ async def test_rights_that_are_missing_are_told_and_repaired(
         await administration.execute(damage)
         with pytest.raises(RightMissing, match="wheelsched db migrate"):
             await Database.open(shard)
-        assert await migrate_database(server) == []
+        report = await migrate_database(server)
+        assert (report.applied, bool(report.repaired)) == ([], True), damage
         assert await rights(server) == before, damage
         await (await Database.open(shard)).close()
 
@@ -241,5 +246,5 @@ async def test_where_nothing_is_missing_nothing_waits(
     async with reader.transaction():
         await reader.fetch("SELECT FROM wheelsched.jobs, wheelsched.runs, wheelsched.timers")
         await administration.execute("SET lock_timeout = '1s'")
-        assert await migrate(administration) == []
+        assert await migrate(administration) == Migrated([], [])
     await reader.close()

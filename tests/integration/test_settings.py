@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
-from tests.postgres import Connect
+from tests.postgres import PATIENT, Connect
 
 from wheelsched.config import StoreConfig
 from wheelsched.daemon.database import (
@@ -13,14 +13,14 @@ from wheelsched.daemon.database import (
     read_schema,
 )
 from wheelsched.errors import InvalidSetting
-from wheelsched.store.database import Database
-from wheelsched.store.migrate import known_migrations, migrate
-from wheelsched.store.settings import Settings, change_settings, read_settings
+from wheelsched.store.connections.database import Database
+from wheelsched.store.schema.migrate import known_migrations, migrate
+from wheelsched.store.schema.settings import Settings, change_settings, read_settings
 
 
 @pytest.fixture
 async def owner(database: str) -> AsyncIterator[Database]:
-    async with await Database.open(StoreConfig(url=database, role="owner")) as opened:
+    async with await Database.open(StoreConfig(url=database, role="owner", **PATIENT)) as opened:
         yield opened
 
 
@@ -87,7 +87,7 @@ async def test_an_upgrade_keeps_the_history_that_is_there(
     known = known_migrations()
     names = [each.name for each in known]
     before = known[: names.index("retention")]
-    monkeypatch.setattr("wheelsched.store.migrate.known_migrations", lambda: before)
+    monkeypatch.setattr("wheelsched.store.schema.migrate.known_migrations", lambda: before)
     await migrate(connection)
     await connection.execute(
         "SELECT make_days(ARRAY[(now() AT TIME ZONE 'UTC')::date - $1::integer])", age

@@ -3,9 +3,10 @@
 import pytest
 from tests.postgres import Connect
 
-from wheelsched.store.queries import load_queries, query_files
+from wheelsched.store.connections.queries import load_queries, query_files
 
 ROLES = {
+    "application.sql": "none",  # the role of an application
     "audit.sql": "wheelsched_api",
     "days.sql": "wheelsched_api",
     "grants.sql": "wheelsched_owner",
@@ -13,9 +14,11 @@ ROLES = {
     "idempotency.sql": "wheelsched_api",
     "jobs.sql": "wheelsched_api",
     "leases.sql": "wheelsched_shard",
+    "links.sql": "wheelsched_api",
     "migrate.sql": "wheelsched_owner",
     "outcomes.sql": "wheelsched_shard",
     "plans.sql": "wheelsched_shard",
+    "replication.sql": "wheelsched_owner",
     "retention.sql": "wheelsched_owner",
     "rights.sql": "wheelsched_shard",
     "runs.sql": "wheelsched_shard",
@@ -32,6 +35,8 @@ SCRIPTS = {  # statements that cannot be prepared
     "become_owner",
     "begin_for_tenant",
     "begin_for_operator",
+    "begin_session",
+    "is_process",
 }
 
 

@@ -3,8 +3,8 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wheelsched.core.duration import MAX_DURATION_US, format_duration, parse_duration
 from wheelsched.errors import InvalidDuration
+from wheelsched.values.duration import MAX_DURATION_US, format_duration, parse_duration
 
 
 @given(st.integers(0, MAX_DURATION_US))

@@ -1,4 +1,4 @@
-"""The fair queue against a model that is a list and looks at all of it each time."""
+"""Compares the fair queue with a model that scans a plain list."""
 
 import os
 from collections import Counter
@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.shard.batches import Parcel, route, tenant
+from tests.unit.fairness.batches import Parcel, route, tenant
 
-from wheelsched.config import BreakerConfig, FairnessConfig, PaceConfig
-from wheelsched.core.duration import SECOND
+from wheelsched.config import BacklogRateConfig, BreakerConfig, FairnessConfig
 from wheelsched.core.model import Lane
-from wheelsched.shard.breaker import Breaker, BreakerState, Verdict
-from wheelsched.shard.fairness import FairQueue
+from wheelsched.fairness.breaker import Breaker, BreakerState, Verdict
+from wheelsched.fairness.fair_queue import FairQueue
+from wheelsched.values.duration import SECOND
 
 BREAKER = BreakerConfig(failures=2, open_initial_ms=1_000, open_max_ms=3_000)
 CONFIGS = st.builds(
@@ -27,7 +27,7 @@ CONFIGS = st.builds(
     quantum=st.integers(1, 5),
     max_queued=st.sampled_from([20, 1_000]),
     breaker=st.just(BREAKER),
-    pace=st.builds(PaceConfig, factor=st.just(2), floor=st.sampled_from([2, 1_000])),
+    backlog_rate=st.builds(BacklogRateConfig, factor=st.just(2), floor=st.sampled_from([2, 1_000])),
 )
 ROUTES = [route(tenant(number), f"{host}.example") for number in (1, 2, 3) for host in "ab"]
 PARCELS = st.builds(
@@ -47,7 +47,7 @@ def key_of(batch: Parcel) -> Key:
 
 
 class FairQueueMachine(RuleBasedStateMachine):
-    """Batches are put, go, and end well or badly, while time passes."""
+    """Puts, takes and ends batches, with or without failures, while time passes."""
 
     @initialize(config=CONFIGS)
     def begin(self, config: FairnessConfig) -> None:
@@ -81,7 +81,7 @@ class FairQueueMachine(RuleBasedStateMachine):
 
     def take_one(self) -> bool:
         self.let_breakers_half_open()
-        ready = self.queue._pace.ready_us <= self.now_us
+        ready = self.queue._backlog_rate.ready_us <= self.now_us
         on_time = self.may_go(Lane.ON_TIME)
         late = self.may_go(Lane.LATE) if ready else []
         batch = self.queue.take(self.now_us)
@@ -181,12 +181,12 @@ class FairQueueMachine(RuleBasedStateMachine):
         assert self.queue.in_flight == len(self.in_flight)
         assert self.queue.runs_in_flight == sum(map(len, self.in_flight))
         by_tenant = Counter(batch.route.tenant_id for batch in self.in_flight)
-        tenants = self.queue._tenants.values()
+        tenants = self.queue._limits.tenants.values()
         assert {one.tenant_id: one.in_flight for one in tenants if one.in_flight} == by_tenant
 
     @invariant()
     def breakers_agree(self) -> None:
-        """What the queue has forgotten was idle, and past its wait."""
+        """An origin that was removed was idle, and past its wait."""
         if not hasattr(self, "queue"):
             return
         origins = self.queue.breakers()
@@ -208,7 +208,7 @@ class FairQueueMachine(RuleBasedStateMachine):
                 del own[key]
 
     def teardown(self) -> None:
-        """Whatever happened: all that waits goes out in the end, and nothing is remembered."""
+        """Whatever happened before, every batch goes in the end, and no state is left."""
         if not hasattr(self, "queue"):
             return
         for batch in list(self.in_flight):
@@ -224,8 +224,8 @@ class FairQueueMachine(RuleBasedStateMachine):
             self.now_us = max(self.now_us, wake_at_us)
             assert self.queue.take(self.now_us) is None
         assert self.queue.take(self.now_us) is None
-        assert not self.queue._origins
-        assert not self.queue._tenants
+        assert not self.queue._limits.origins
+        assert not self.queue._limits.tenants
         assert not self.queue._sent
 
 
@@ -242,10 +242,10 @@ TestFairQueue.settings = settings(max_examples=2_000 if LONG else 150, stateful_
     places=st.integers(1, 10),
     takes=st.integers(1, 300),
 )
-def test_tenants_that_always_want_more_get_shares_by_weight(
+def test_busy_tenants_are_served_by_weight(
     weights: list[int], sizes: list[int], quantum: int, places: int, takes: int
 ) -> None:
-    """At every moment, whatever the sizes of their batches and however few places there are."""
+    """At every moment, whatever the sizes of their batches and however few slots there are."""
     queue: FairQueue[Parcel] = FairQueue(
         FairnessConfig(in_flight=places, quantum=quantum),
         lambda tenant_id: weights[tenant_id.int],
@@ -270,7 +270,7 @@ def test_tenants_that_always_want_more_get_shares_by_weight(
 @pytest.mark.parametrize("lane", Lane)
 @given(sizes=st.lists(st.integers(1, 500), min_size=1, max_size=20), rivals=st.integers(1, 5))
 def test_nobody_starves(lane: Lane, sizes: list[int], rivals: int) -> None:
-    """Big batches go beside tenants that always have a single run to send."""
+    """A tenant with big batches is served next to tenants with single runs."""
     queue: FairQueue[Parcel] = FairQueue(FairnessConfig(in_flight=1), lambda _: 1)
     big = {Parcel(route(tenant(0)), size, lane=lane) for size in sizes}
     assert all(queue.put(batch) for batch in big)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from wheelsched.core.lease import LeaseTerms, Look, Trust, Watch
+from wheelsched.core.lease import LeaseTerms, LeaseWatch, Observation, Trust
 
 TERMS = LeaseTerms(ttl_us=5_000, margin_us=500)
 
@@ -29,7 +29,7 @@ def renewals(draw: st.DrawFn) -> list[Renewal]:
 
 
 @st.composite
-def looks(draw: st.DrawFn, made: list[Renewal], database_clock_jump: int) -> list[Look]:
+def looks(draw: st.DrawFn, made: list[Renewal], database_clock_jump: int) -> list[Observation]:
     seen = []
     now = 0
     for pause in draw(st.lists(st.integers(1, 3_000), max_size=40)):
@@ -39,7 +39,7 @@ def looks(draw: st.DrawFn, made: list[Renewal], database_clock_jump: int) -> lis
         executed = [renewal.executed for renewal in made if renewal.executed <= read]
         expires_at = executed[-1] + TERMS.ttl_us
         seen.append(
-            Look(
+            Observation(
                 renewals=len(executed),
                 is_expired=expires_at < read + database_clock_jump,
                 sent_us=sent,
@@ -53,9 +53,9 @@ def looks(draw: st.DrawFn, made: list[Renewal], database_clock_jump: int) -> lis
 def test_when_a_candidate_takes_over_the_holder_has_stopped(
     made: list[Renewal], database_clock_jump: int, data: st.DataObject
 ) -> None:
-    watch: Watch | None = None
+    watch: LeaseWatch | None = None
     for look in data.draw(looks(made, database_clock_jump)):
-        watch = watch.after(look, TERMS) if watch else Watch.begin(look)
+        watch = watch.after(look, TERMS) if watch else LeaseWatch.begin(look)
         taken_at = look.received_us
         executed = [renewal for renewal in made if renewal.executed <= taken_at]
         # The statement that takes over asks again whether the row was renewed.

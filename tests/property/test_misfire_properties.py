@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from wheelsched.core.misfire import MAX_ON_TIME, decide
 from wheelsched.core.model import Lane
-from wheelsched.core.policy import MisfirePolicy, OnMisfire
+from wheelsched.core.policies.misfire import MAX_ON_TIME, decide
+from wheelsched.core.policies.policy import MisfirePolicy, OnMisfire
 
 
 class Listed:

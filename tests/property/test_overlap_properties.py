@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wheelsched.core.model import Lane, RunKey, Trigger
-from wheelsched.core.overlap import Fire, Queue, decide
-from wheelsched.core.policy import OnOverlap, OverlapPolicy
+from wheelsched.core.policies.overlap import Fire, Queue, decide
+from wheelsched.core.policies.policy import OnOverlap, OverlapPolicy
 
 JOB_ID = UUID(int=7)
 

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wheelsched.core.explain import explain
-from wheelsched.core.schedule import Spec, compile_schedule, first_due_us, parse
 from wheelsched.errors import InvalidDocument, InvalidField, ScheduleNeverFires
+from wheelsched.schedule.compile import compile_schedule
+from wheelsched.schedule.explain import explain
+from wheelsched.schedule.parse import first_due_us, parse
+from wheelsched.schedule.spec import Spec
 
 NOW = 1_794_800_000 * 1_000_000
 JOB = UUID(int=1)

@@ -3,7 +3,6 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wheelsched.core.duration import DAY
 from wheelsched.core.outcome import (
     Accepted,
     Failed,
@@ -14,10 +13,11 @@ from wheelsched.core.outcome import (
     classify,
     parse_retry_after,
 )
-from wheelsched.core.policy import Backoff, RetryPolicy
-from wheelsched.core.retry import backoff_us, wait_us
-from wheelsched.core.settlement import decide
+from wheelsched.core.policies.policy import Backoff, RetryPolicy
+from wheelsched.core.policies.retry import backoff_us, wait_us
+from wheelsched.core.policies.settlement import decide
 from wheelsched.core.state import RunEvent
+from wheelsched.values.duration import DAY
 
 NOW_US = 1_794_816_000_000_000
 

@@ -22,8 +22,10 @@ from tests.property.rrule_oracle import (
     local_date,
 )
 
-from wheelsched.core.schedule import Schedule, compile_schedule, parse
 from wheelsched.errors import EndBeforeStart, InvalidRecurrence, ScheduleNeverFires
+from wheelsched.schedule.compile import compile_schedule
+from wheelsched.schedule.parse import parse
+from wheelsched.schedule.spec import Schedule
 
 JOB = UUID(int=1)
 SECOND = 1_000_000
@@ -146,6 +148,7 @@ def run(cases: int) -> int:
     return compared
 
 
+@pytest.mark.proof
 def test_rules_around_clock_changes() -> None:
     assert run(cases=250) > 120
 
@@ -162,6 +165,7 @@ def option(stamp: Stamp) -> str:
     return stamp.moment.isoformat() + ("Z" if stamp.kind == "utc" else "")
 
 
+@pytest.mark.proof
 def test_start_end_and_excluded_dates_around_clock_changes() -> None:
     random = Random(SEED)
     compared = 0

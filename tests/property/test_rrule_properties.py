@@ -14,8 +14,9 @@ from uuid import UUID
 import pytest
 from tests.property.rrule_oracle import WEEKDAYS, Recurrence, Stamp
 
-from wheelsched.core.schedule import compile_schedule, parse
 from wheelsched.errors import InvalidRecurrence, ScheduleNeverFires
+from wheelsched.schedule.compile import compile_schedule
+from wheelsched.schedule.parse import parse
 
 JOB = UUID(int=1)
 SEED = int(os.environ.get("WHEELSCHED_SEED", "20260308"))

@@ -12,8 +12,10 @@ import pytest
 from tests.property import expressions
 from tests.property.oracle import Cron, Window, change_of, changes_of_2020s
 
-from wheelsched.core.schedule import Schedule, compile_schedule, parse
 from wheelsched.errors import ScheduleNeverFires
+from wheelsched.schedule.compile import compile_schedule
+from wheelsched.schedule.parse import parse
+from wheelsched.schedule.spec import Schedule
 
 JOB = UUID(int=1)
 SECOND = 1_000_000
@@ -66,12 +68,14 @@ def run(zones: list[str], *, windows: int, cases: int, step_s: int, reach_s: int
     return done
 
 
+@pytest.mark.proof
 def test_minutes_around_a_change_of_every_zone() -> None:
     zones = list(changes_of_2020s())
     assert len(zones) > 200
     assert run(zones, windows=1, cases=45, step_s=60, reach_s=8 * 3600) >= 9_000
 
 
+@pytest.mark.proof
 def test_seconds_around_the_changes_of_some_zones() -> None:
     zones = Random(SEED).sample(list(changes_of_2020s()), 20)
     assert run(zones, windows=1, cases=50, step_s=1, reach_s=2700) == 1_000

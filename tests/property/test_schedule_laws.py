@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property import expressions
 
-from wheelsched.core.schedule import Schedule, compile_schedule, parse
 from wheelsched.errors import InvalidField
+from wheelsched.schedule.compile import compile_schedule
+from wheelsched.schedule.parse import parse
+from wheelsched.schedule.spec import Schedule
 
 SECOND = 1_000_000
 NOW = 1_794_800_000 * SECOND

@@ -26,8 +26,9 @@ from cronsim import CronSim, CronSimError
 from tests.property import expressions
 from tests.property.oracle import Cron, changes_of_2020s
 
-from wheelsched.core.schedule import compile_schedule, parse
 from wheelsched.errors import ScheduleNeverFires
+from wheelsched.schedule.compile import compile_schedule
+from wheelsched.schedule.parse import parse
 
 SECOND = 1_000_000
 SEED = int(os.environ.get("WHEELSCHED_SEED", "20260308"))

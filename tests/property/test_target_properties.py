@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from wheelsched.core.egress import explain_forbidden
-from wheelsched.core.target import Endpoint, check_url
+from wheelsched.core.targets.egress import explain_forbidden
+from wheelsched.core.targets.target import Endpoint, check_url
 from wheelsched.errors import InvalidField
 
 SEPARATORS = ["://", ":", "/", "//", "@", "?", "#", "\\", "[", "]", "%", "%2e", ".", "。", "_", "-"]

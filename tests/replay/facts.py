@@ -11,8 +11,9 @@ from typing import NamedTuple
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from wheelsched.core.explain import explain
-from wheelsched.core.schedule import compile_schedule, first_due_us, parse
+from wheelsched.schedule.compile import compile_schedule
+from wheelsched.schedule.explain import explain
+from wheelsched.schedule.parse import first_due_us, parse
 
 JOB = UUID(int=1)
 EPOCH = datetime.fromisoformat("1970-01-01T00:00:00Z")

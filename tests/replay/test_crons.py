@@ -7,8 +7,8 @@ purpose, the table has what is due here, or what we say.
 import pytest
 from tests.replay.facts import Fact, on, replay
 
-from wheelsched.core.schedule import parse
 from wheelsched.errors import InvalidField
+from wheelsched.schedule.parse import parse
 
 # croniter: test_croniter; its seconds are last, ours first.
 CRONITER = [
@@ -149,7 +149,7 @@ REFUSED = {
     "0 0 0 * * 1,5L": "mixes plain days with '#' or 'L'; use two schedules",  # cron-parser: union
     "* * * * 1,2,3#1": "use two schedules",  # cronsim: union
     "* * L/2 * *": "L for the last day",  # cronsim: L
-    "1 1 */100,1-7 * MON": "a step is 1 to 31",  # cronsim: the first of the month
+    "1 1 */100,1-7 * MON": "expected 1 to 31",  # cronsim: the first of the month
     "0 0 29-L * *": "L for the last day",  # croniter: to the last day
     "0 15 10 15W * ?": "W, the nearest working day, is not supported",  # Quartz
     "0 15 10 LW * ?": "is not supported",  # Quartz
@@ -158,13 +158,13 @@ REFUSED = {
     "0 0 * * THU-TUE/2": "write THU,SAT,MON",  # croniter wraps around
     "0 22-5 * * *": "write 22-23,0-5",  # croniter wraps around
     "@every 1h30m": "write 'every 1h30m'",  # robfig
-    "TZ=Europe/Berlin 0 9 * * *": "in the field timezone",  # robfig
-    "@reboot": "the aliases are",  # Vixie cron
+    "TZ=Europe/Berlin 0 9 * * *": "set the field timezone",  # robfig
+    "@reboot": "is not a known alias",  # Vixie cron
     "* * * *": "has 4 fields",
     "0 0 * * * FOO": "day of week 'FOO' is not valid",
-    "0/120 0 8-18 ? * 2-6": "a step is 1 to 60",
+    "0/120 0 8-18 ? * 2-6": "expected 1 to 60",
     "0 0/ 8-18 ? * 2-6": "minute '0/' is not valid",
-    "*/0 * * * *": "a step is 1 to 60",
+    "*/0 * * * *": "expected 1 to 60",
     "* * * * 1#0": "day of week '1#0' is not valid",
     "* * * * 1#6": "day of week '1#6' is not valid",
     "* * 5-1 * *": "write 5-31,1",

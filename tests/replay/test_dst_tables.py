@@ -8,7 +8,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.unit.core.due import SECOND, schedule_of, us
+from tests.unit.schedule.due import SECOND, schedule_of, us
 
 Row = tuple[tuple[str, ...], str, tuple[str, ...]]
 """Spellings, the local time after which to look, and the next runs: `08 03:00 -0400`."""

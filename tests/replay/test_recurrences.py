@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 from tests.replay.facts import Fact, due_times, on, replay, rule
 
-from wheelsched.core.schedule import parse
 from wheelsched.errors import InvalidRecurrence
+from wheelsched.schedule.parse import parse
 
 
 def midnight(start: str, text: str, *days: str, is_all: bool = False) -> Fact:

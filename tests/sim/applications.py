@@ -13,7 +13,7 @@ from uuid import UUID
 from msgspec.structs import replace
 from tests.checker.records import Definition, Request, Result
 from tests.sim.scene import Scene
-from tests.sim.wishes import draw_definition, written, written_instant
+from tests.sim.wishes import document_of, draw_definition
 
 from wheelsched.core.model import JobState
 from wheelsched.ports import Caller, Tenant
@@ -36,6 +36,7 @@ class Applications:
         self._tables: MemoryTables = scene.store._tables
         self._names = 0
         self._in_hand: set[str] = set()
+        self._open: set[MemoryTransaction] = set()
         self.loss = 0.0  # how likely it is that nobody hears of a commit
 
     async def begin(self) -> None:
@@ -45,6 +46,7 @@ class Applications:
     async def act(self) -> None:
         """One transaction, from its beginning to its end."""
         transaction = self._scene.store.application.begin(CALLER)
+        self._open.add(transaction)
         asked: list[Request] = []
         in_hand: set[str] = set()
         for _ in range(self._random.randint(1, 3)):
@@ -58,6 +60,12 @@ class Applications:
             replace(request, answered_us=answered_us, result=_worse(request.result, result))
             for request in asked
         ]
+
+    def lose_server(self) -> None:
+        """The server has ended all connections, and with them the open transactions."""
+        for transaction in self._open:
+            transaction.rollback()
+        self._open.clear()
 
     async def _step(self, transaction: MemoryTransaction, in_hand: set[str]) -> list[Request]:
         """One call, and what it asks for."""
@@ -78,7 +86,7 @@ class Applications:
         else:
             job_id = UUID(int=self._random.getrandbits(128), version=4)
             definition = self._definition(job_id, step)
-            document = _document(name, definition)
+            document = document_of(name, CALLER.tenant_id, definition)
             if step == "wrong":
                 document["schedule"] = self._random.choice(WRONG)
             transaction.schedule(job_id, document, "replace")
@@ -93,15 +101,23 @@ class Applications:
     async def _end(self, transaction: MemoryTransaction) -> Result:
         luck, lost = self._random.random(), self._random.random()
         if luck < 0.15:
-            transaction.rollback()
+            self._roll_back(transaction)
             return "failed"
         await self._travel()
+        if transaction not in self._open:
+            transaction.rollback()
+            return "failed"
+        self._open.discard(transaction)
         if lost < self.loss / 2:
             transaction.rollback()  # the server sees the connection end
             return "unknown"
         transaction.commit()
         await self._travel()
         return "unknown" if lost < self.loss else "ok"
+
+    def _roll_back(self, transaction: MemoryTransaction) -> None:
+        transaction.rollback()
+        self._open.discard(transaction)
 
     def _definition(self, job_id: UUID, step: str) -> Definition:
         definition = draw_definition(
@@ -158,27 +174,3 @@ class Applications:
 def _worse(called: Result, ended: Result) -> Result:
     """What is known of a call in a transaction that ended so."""
     return called if ended == "ok" else ended
-
-
-def _document(name: str, definition: Definition) -> dict[str, object]:
-    schedule = definition.schedule
-    expression: object = written(schedule)
-    if schedule.kind == "every":
-        start = written_instant(schedule.anchor_us)
-        expression = {"every": f"{schedule.every_us // 1_000}ms", "start": start}
-    return {
-        "name": name,
-        "schedule": expression,
-        "timezone": schedule.timezone,
-        "target": {"url": definition.url},
-        "payload": {"mark": definition.mark, "tenant": str(CALLER.tenant_id)},
-        "overlap": {"policy": definition.overlap},
-        "misfire": {
-            "policy": definition.misfire,
-            "grace": f"{definition.grace_us // 1_000}ms",
-            "max_missed": definition.max_missed,
-        },
-        "retry": {"max_attempts": definition.max_attempts, "max": "4s"},
-        "timeout": f"{definition.timeout_us // 1_000}ms",
-        "jitter": f"{schedule.jitter_us // 1_000}ms",
-    }

@@ -16,18 +16,18 @@ from tests.sim.fates import Weather
 from tests.sim.scene import Scene
 from tests.sim.wishes import SECOND_US, draw_definition, draw_schedule, written
 
-from wheelsched.core.compile import compile_schedule
-from wheelsched.core.model import Job, JobState, Target
-from wheelsched.core.policy import (
+from wheelsched.core.model import HttpTarget, Job, JobState, Target
+from wheelsched.core.policies.policy import (
     MisfirePolicy,
     OnMisfire,
     OnOverlap,
     OverlapPolicy,
     RetryPolicy,
 )
-from wheelsched.core.registration import parse
 from wheelsched.errors import StoreError
 from wheelsched.ports import Acknowledged, Caller, Deleted, Registration, Tenant
+from wheelsched.schedule.compile import compile_schedule
+from wheelsched.schedule.parse import parse
 from wheelsched.testing.tables import MemoryTables
 
 MS = 1_000_000
@@ -35,6 +35,8 @@ MS = 1_000_000
 
 class Clients:
     """Everybody who asks for something."""
+
+    letter = "t"  # with which the names of their tenants begin
 
     def __init__(self, scene: Scene, random: Random) -> None:
         self._scene = scene
@@ -53,7 +55,7 @@ class Clients:
 
     async def begin(self, jobs: int) -> None:
         for number, tenant_id in enumerate(self._tenants):
-            tenant = Tenant(tenant_id=tenant_id, name=f"t{number}", created_at_us=0)
+            tenant = Tenant(tenant_id=tenant_id, name=f"{self.letter}{number}", created_at_us=0)
             await self._scene.store.tenants.create("test", tenant)
         for _ in range(jobs):
             await self.create()
@@ -81,9 +83,7 @@ class Clients:
     async def create(self) -> None:
         tenant_id = self._random.choice(self._tenants)
         job_id = UUID(int=self._random.getrandbits(128), version=4)
-        definition = draw_definition(
-            self._random, job_id, self._mark(), self._scene.database_us(), self._scene.zone
-        )
+        definition = self._draw(job_id)
         job = self._job(job_id, tenant_id, definition)
         due_us = self._first_us(job)
         self._known[job_id] = (job, definition)
@@ -298,7 +298,7 @@ class Clients:
                 now_us=min(now_us, schedule.at_us or now_us),
             ),
             anchor_us=anchor_us,
-            target=Target(url=definition.url, batch=1 + 4 * (job_id.int % 4 == 0)),
+            target=self._target(job_id, definition),
             payload=Raw(msgspec.json.encode(payload)),
             misfire=MisfirePolicy(
                 policy=OnMisfire(definition.misfire),
@@ -311,6 +311,14 @@ class Clients:
             created_at_us=now_us,
             updated_at_us=now_us,
         )
+
+    def _draw(self, job_id: UUID) -> Definition:
+        return draw_definition(
+            self._random, job_id, self._mark(), self._scene.database_us(), self._scene.zone
+        )
+
+    def _target(self, job_id: UUID, definition: Definition) -> Target:
+        return HttpTarget(url=definition.url, batch=1 + 4 * (job_id.int % 4 == 0))
 
     def _first_us(self, job: Job) -> int | None:
         schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)

@@ -21,10 +21,10 @@ from tests.sim.machine import Machine
 from tests.sim.network import Line
 from tests.sim.scene import Scene
 
-from wheelsched.api.job_verbs import JobVerbs
-from wheelsched.api.operation import Answer, Call, NoQuery
-from wheelsched.api.problems import problem_of
-from wheelsched.api.replays import Replays, seed_of
+from wheelsched.api.http.idempotency import IdempotencyKeys, seed_of
+from wheelsched.api.http.operation import ApiResponse, Call, NoQuery
+from wheelsched.api.http.problems import problem_of
+from wheelsched.api.resources.job_verbs import JobVerbs
 from wheelsched.core.model import Job, parse_run_id
 from wheelsched.errors import RequestKeyBusy, WheelschedError
 from wheelsched.ports import Caller, KeyedRequest
@@ -60,7 +60,7 @@ class Counter:
         return await self._ask(job, TriggerRequest())
 
     async def backfill(self, job: Job, since_us: int, until_us: int) -> Asked:
-        wanted = BackfillRequest(since=_instant(since_us), until=_instant(until_us))
+        wanted = BackfillRequest(since=instant_of(since_us), until=instant_of(until_us))
         return await self._ask(job, wanted)
 
     async def _ask(self, job: Job, body: BackfillRequest | TriggerRequest) -> Asked:
@@ -106,7 +106,7 @@ class Counter:
         line = self._process()
         verbs, caller = JobVerbs(line.jobs, line.history), Caller(job.tenant_id, "client")
 
-        async def work(begun: KeyedRequest) -> Answer:
+        async def work(begun: KeyedRequest) -> ApiResponse:
             call = Call(
                 caller=caller,
                 now_us=begun.begun_at_us,
@@ -119,7 +119,7 @@ class Counter:
             return await handle(call)  # type: ignore[arg-type] # each takes its own body
 
         digest = sha256(msgspec.json.encode([str(job.job_id), body])).digest()
-        response = await Replays(line.idempotency).answer(caller, key, digest, work)
+        response = await IdempotencyKeys(line.idempotency).run(caller, key, digest, work)
         assert isinstance(response.body, bytes)
         told = msgspec.json.decode(response.body, type=RequestedAnswer)
         return tuple(parse_run_id(run_id).due_us for run_id in told.run_ids)
@@ -137,5 +137,5 @@ class Counter:
         await self._scene.clock.sleep(self._random.randint(1, 5) * MS)
 
 
-def _instant(at_us: int) -> datetime:
+def instant_of(at_us: int) -> datetime:
     return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=at_us)

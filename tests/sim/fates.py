@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 PORTS = {"leases": LeaseStore, "timers": TimerStore, "runs": RunStore, "plans": PlanStore}
 SHOWN = ("tell", "read_breakers")  # what people see of a shard: nothing is decided by it
+UNUSED = ("certify_death",)  # by shards: it is what a parent says of one
+LOCAL = ("is_connected", "wait_disconnected")  # of the process itself: no statements
 STATEMENTS = (
     *(
         f"{part}.{name}"
         for part, port in PORTS.items()
         for name in vars(port)
-        if not name.startswith("_") and name not in SHOWN
+        if not name.startswith("_") and name not in (*SHOWN, *UNUSED, *LOCAL)
     ),
     "tenants.read",
 )

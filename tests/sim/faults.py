@@ -87,19 +87,20 @@ class Faults:
 
     async def _cut_for(self, process: Process, seconds: float) -> None:
         from_us = self._world.now_us()
-        process.line.weather.is_cut = True
+        process.line.cut(is_seen=self._world.draw_cut())
         await self._last(seconds)
-        process.line.weather.is_cut = False
+        process.line.mend()
         self._note("store", from_us, process)
 
     async def cut_everybody(self, _: Process) -> None:
         from_us = self._world.now_us()
         lines = [process.line for process in self._world.processes.values()]
+        is_seen = self._world.draw_cut()
         for line in lines:
-            line.weather.is_cut = True
+            line.cut(is_seen=is_seen)
         await self._last(self._random.choice((1, 3, 7, 15)))
         for line in lines:
-            line.weather.is_cut = False
+            line.mend()
         self._note("store", from_us, None)
 
     async def storm(self, _: Process) -> None:
@@ -172,8 +173,11 @@ class Faults:
             await self._last(self._random.choice((0.5, 3)))
 
     async def step(self, _: Process) -> None:
+        """Sets the clock, but not back while a failover has left an epoch that is to be passed."""
         by_us = self._random.choice((50, 300, 2_000, 30_000)) * 1_000
-        self._world.step_clock(by_us * self._random.choice((1, -1)))
+        by_us *= self._random.choice((1, -1))
+        if by_us > 0 or not self._world.logbook.has_forgotten_epochs(self._world.tables):
+            self._world.step_clock(by_us)
 
     async def _restart(self) -> None:
         await self._world.clock.sleep(int(self._random.choice((0.2, 1, 4, 9)) * 1_000) * MS)

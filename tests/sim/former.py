@@ -24,7 +24,8 @@ class WatchedRuns(dict[RunKey, RunRow]):
         known = self.get(key)
         if known is not None and is_overwritten(known.run, row.run):
             self._note(known.run)
-        super().__setitem__(key, WatchedRow(row.run, note=self._note))
+        fields = (row.run, row.had_retry, row.heartbeat_at_us, row.lease_us, row.request_id)
+        super().__setitem__(key, WatchedRow(*fields, note=self._note))
 
 
 class WatchedRow(RunRow, kw_only=True):

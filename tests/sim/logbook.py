@@ -9,14 +9,16 @@ from tests.checker.records import (
     ClockError,
     Ending,
     Fault,
+    Handful,
     History,
     JobRow,
     Life,
+    Offer,
     Offset,
+    Ownership,
     PartitionRow,
     Request,
     RunRow,
-    Tenure,
 )
 
 from wheelsched.core.model import Draft, Job, Run
@@ -36,12 +38,16 @@ class Logbook:
         self.is_narrow = False
         self.requests: list[Request] = []
         self.arrivals: list[Arrival] = []
+        self.handfuls: list[Handful] = []
+        self.offers: list[Offer] = []
         self.faults: list[Fault] = []
         self.offsets: list[Offset] = []
         self.clock_errors: list[ClockError] = []
-        self.tenures: list[Tenure] = []
+        self.ownerships: list[Ownership] = []
         self.lives: dict[str, Life] = {}  # by the name of the process
         self.overwritten: list[RunRow] = []
+        self.forgotten: list[RunRow] = []
+        self._restored: dict[int, tuple[int, UUID, int]] = {}  # as in `_current`
         self._current: dict[int, tuple[int, UUID, int]] = {}
 
     def fault(self, kind: str, from_us: int, until_us: int, process: str | None = None) -> None:
@@ -59,10 +65,14 @@ class Logbook:
         life = self.lives[process]
         self.lives[process] = replace(life, shards=(*life.shards, str(shard_id)))
 
-    def died(self, process: str, *, is_killed: bool) -> None:
+    def died(self, process: str, *, is_killed: bool, is_known: bool = False) -> None:
         life = self.lives[process]
         if life.until_us is None or is_killed:
-            self.lives[process] = replace(life, until_us=self.now_us(), is_killed=is_killed)
+            now_us = self.now_us()
+            leaving_us = life.leaving_us if is_killed else now_us
+            self.lives[process] = replace(
+                life, until_us=now_us, leaving_us=leaving_us, is_killed=is_killed, is_known=is_known
+            )
 
     def owners_changed(self, tables: MemoryTables, ended: Ending) -> None:
         """Notes who owns what now, after a statement that may have changed it."""
@@ -71,14 +81,42 @@ class Logbook:
             row = tables.partitions[partition]
             known = self._current.get(partition)
             if known is not None and (row.owner != known[1] or row.epoch != known[0]):
-                self._end(partition, now_us, ended)
+                has_started_over = row.owner == known[1]  # nothing is handed over
+                self._end(partition, now_us, "left" if has_started_over else ended)
                 known = None
-            if known is None and row.owner is not None:
+            restored = self._restored.get(partition)
+            if restored is not None and (row.epoch, row.owner) != restored[:2]:
+                del self._restored[partition]
+                self._note(partition, restored, (now_us, ended), is_restored=True)
+                restored = None
+            if known is None and row.owner is not None and restored is None:
                 self._current[partition] = (row.epoch, row.owner, now_us)
+
+    def went_back(self, tables: MemoryTables, since_us: int) -> None:
+        """Notes that the tables are what they were at an instant, and which owners that forgets."""
+        now_us = self.now_us()
+        self.fault("loss", since_us, now_us)
+        for partition, row in enumerate(tables.partitions):
+            known = self._current.get(partition)
+            if known is not None and (row.owner != known[1] or row.epoch != known[0]):
+                self._end(partition, now_us, "forgotten")
+            if restored := self._restored.pop(partition, None):
+                self._note(partition, restored, (now_us, "forgotten"), is_restored=True)
+            if partition not in self._current and row.owner is not None:
+                self._restored[partition] = (row.epoch, row.owner, now_us)
+
+    def has_forgotten_epochs(self, tables: MemoryTables) -> bool:
+        """Whether the tables have forgotten an epoch, and nobody has taken a later one yet."""
+        return any(
+            one.ended == "forgotten" and one.epoch >= tables.partitions[one.partition].epoch
+            for one in self.ownerships
+        )
 
     def close(self, tables: MemoryTables, healed_us: int) -> History:
         for partition in tuple(self._current):
             self._end(partition, None, None)
+        for partition, restored in self._restored.items():
+            self._note(partition, restored, (None, None), is_restored=True)
         return History(
             started_us=self.started_us,
             healed_us=healed_us,
@@ -86,6 +124,8 @@ class Logbook:
             is_narrow=self.is_narrow,
             requests=tuple(self.requests),
             arrivals=tuple(self.arrivals),
+            handfuls=tuple(self.handfuls),
+            offers=tuple(self.offers),
             jobs=tuple(_jobs(tables)),
             runs=tuple(run_row(row.run) for row in tables.runs.values()),
             partitions=tuple(
@@ -93,8 +133,9 @@ class Logbook:
                 for partition, row in enumerate(tables.partitions)
             ),
             overwritten=tuple(self.overwritten),
+            forgotten=tuple(self.forgotten),
             faults=tuple(self.faults),
-            tenures=tuple(self.tenures),
+            ownerships=tuple(self.ownerships),
             lives=tuple(self.lives.values()),
             offsets=tuple(self.offsets),
             clock_errors=tuple(self.clock_errors),
@@ -107,15 +148,27 @@ class Logbook:
             self.clock_errors.append(ClockError(at_us=self.now_us(), error_us=error_us))
 
     def _end(self, partition: int, until_us: int | None, ended: Ending | None) -> None:
-        epoch, owner, from_us = self._current.pop(partition)
-        self.tenures.append(
-            Tenure(
+        self._note(partition, self._current.pop(partition), (until_us, ended), is_restored=False)
+
+    def _note(
+        self,
+        partition: int,
+        taken: tuple[int, UUID, int],
+        end: tuple[int | None, Ending | None],
+        *,
+        is_restored: bool,
+    ) -> None:
+        epoch, owner, from_us = taken
+        until_us, ended = end
+        self.ownerships.append(
+            Ownership(
                 partition=partition,
                 epoch=epoch,
                 shard=str(owner),
                 from_us=from_us,
                 until_us=until_us,
                 ended=ended,
+                is_restored=is_restored,
             )
         )
 
@@ -152,4 +205,5 @@ def run_row(run: Run) -> RunRow:
         missed_count=run.missed_count,
         missed_since_us=run.missed_since_us,
         backfill_of_us=run.backfill_of_us,
+        attempts_before=run.attempts_before,
     )

@@ -10,21 +10,28 @@ from random import Random
 
 from msgspec import Struct
 from tests.checker.records import History
+from tests.sim.failovers import Failovers
 from tests.sim.faults import Fault, Faults
+from tests.sim.queue_faults import KINDS, QueueFaults
 from tests.sim.simulation import CALM_S, SECOND, SECOND_US, Simulation
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
     """What is not left to the seed: so much of these kinds, or these `faults` and no others.
 
-    What applications do, and the traps, come from sources of their own each: in a world without
-    them everything is as if there were none. So a seed that was kept finds its old world.
+    What applications do, the traps, the calls, the failovers and the queues come from sources of
+    their own each: in a world without them everything is as if there were none. So a seed that was
+    kept finds its old world.
     """
 
     faults: tuple[str, ...] = ()
     requests: int | None = None
     transactions: int | None = None
     traps: int | None = None
+    calls: int | None = None
+    failovers: int | None = None
+    queues: int | None = None  # jobs with queues
+    queue_faults: tuple[str, ...] = ()
 
 
 class Luck:
@@ -38,6 +45,12 @@ class Luck:
 
     async def live(self) -> History:
         """The whole life of a world."""
+        try:
+            return await self._live()
+        finally:
+            self._world.pulling.end()
+
+    async def _live(self) -> History:
         world, random = self._world, self._random
         shards, jobs = random.randint(1, 3), random.randint(3, 8)
         active_s = random.randint(40, 80)
@@ -45,6 +58,7 @@ class Luck:
         faults = len(self._wanted.faults) or random.choice((0, 1, 1, 2, 2, 3, 4))
         requests = self._wanted.requests or random.choice((0, 3, 6, 10))
         self._spawn(world.clients.begin(jobs))
+        self._let_workers_pull(active_s, calm_us)
         for _ in range(shards):
             world.start()
         befall = self._faults(calm_us)
@@ -54,6 +68,8 @@ class Luck:
             self._later(random.uniform(1, active_s), world.clients.act)
         self._let_applications_live(active_s, calm_us)
         self._lay_traps(active_s, calm_us)
+        self._let_callers_live(active_s, calm_us)
+        self._let_connections_end(active_s, calm_us)
         await self._advance(active_s)
         world.heal()
         healed_us = world.now_us()
@@ -61,6 +77,7 @@ class Luck:
         for task in self._tasks:
             if task.done():
                 task.result()
+        world.pulling.note_offers()
         history = world.logbook.close(world.tables, healed_us)
         await world.finish()
         return history
@@ -68,7 +85,7 @@ class Luck:
     def _faults(self, calm_us: int) -> Callable[[], Awaitable[None]]:
         """Breaks something, for a while, whenever it is called."""
         random = self._random
-        faults = Faults(self._world, random, calm_us)
+        faults = Failovers(self._world, random, calm_us)
         wanted: list[Fault] = [getattr(faults, name) for name in self._wanted.faults]
         usual: list[Fault] = [
             faults.crash,
@@ -118,6 +135,60 @@ class Luck:
             moves = (faults.crash, faults.join, faults.leave, faults.leave_and_crash)
             move = partial(faults.befall, random.choice(moves))
             self._later(random.uniform(3, active_s - 5), move)
+
+    def _let_callers_live(self, active_s: int, calm_us: int) -> None:
+        callers, random = self._world.callers, self._world.source("luck of callers")
+        calls = random.choice((0, 0, 12, 30)) if self._wanted.calls is None else self._wanted.calls
+        if not calls:
+            return
+        callers.until_us = calm_us
+        self._spawn(callers.begin(random.randint(2, 4)))
+        for _ in range(calls):
+            self._later(random.uniform(2, active_s - 6), callers.act)
+
+    def _let_connections_end(self, active_s: int, calm_us: int) -> None:
+        """One by one, all at once, or with the server that knew of them."""
+        random = self._world.source("luck of failovers")
+        count = random.choice((0, 0, 1, 2))
+        if self._wanted.failovers is not None:
+            count = self._wanted.failovers
+        faults = Failovers(self._world, random, calm_us)
+        kinds = (
+            faults.cut_lease,
+            faults.cut_lease,
+            faults.end_frozen,
+            faults.end_frozen,
+            faults.reuse_pid,
+            faults.certify_falsely,
+            faults.crash_backends,
+            faults.restart_server,
+            faults.go_back,
+            faults.go_back,
+            faults.go_back_over_a_takeover,
+        )
+        for _ in range(count):
+            befall = partial(faults.befall, random.choice(kinds))
+            self._later(random.uniform(3, active_s - 20), befall)
+
+    def _let_workers_pull(self, active_s: int, calm_us: int) -> None:
+        """Opens queues before the first shard starts, and breaks things around them."""
+        world, random = self._world, self._world.source("luck of queues")
+        jobs = random.choice((0, 0, 3, 6)) if self._wanted.queues is None else self._wanted.queues
+        if not jobs:
+            return
+        world.pulling.open()
+        self._spawn(world.pulling.clients.begin(jobs))
+        requests = random.choice((0, 4, 8))
+        if self._wanted.requests is not None:
+            requests = self._wanted.requests
+        for _ in range(requests):
+            self._later(random.uniform(1, active_s), world.pulling.clients.act)
+        faults = QueueFaults(world, random, calm_us)
+        kinds = self._wanted.queue_faults
+        if not kinds and not self._wanted.faults:
+            kinds = tuple(random.choices(KINDS, k=random.choice((0, 1, 2, 4, 6))))
+        for kind in kinds:
+            self._later(random.uniform(3, active_s - 10), partial(faults.befall, kind))
 
     async def _advance(self, seconds: float) -> None:
         for _ in range(int(seconds)):

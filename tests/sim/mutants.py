@@ -6,7 +6,7 @@ only take longer.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -18,24 +18,25 @@ from tests.sim import simulation
 from tests.sim.simulation import MS, Simulation
 
 from wheelsched.clock import DatabaseClock
-from wheelsched.core import misfire, overlap
-from wheelsched.core.lease import LeaseTerms, Watch
+from wheelsched.core.lease import LeaseTerms, LeaseWatch
 from wheelsched.core.model import Run, RunKey
-from wheelsched.core.policy import OnOverlap, OverlapPolicy
+from wheelsched.core.policies import misfire, overlap
+from wheelsched.core.policies.policy import OnOverlap, OverlapPolicy
 from wheelsched.ports import (
+    NO_EPOCHS,
     Adoption,
     Caller,
     Claim,
     KeyedRequest,
     Lease,
-    Ownership,
+    PartitionOwner,
     RequestedRun,
     Settled,
 )
-from wheelsched.shard.freshness import Freshness
-from wheelsched.shard.preparation import Preparation
-from wheelsched.shard.sweep import Sweep
-from wheelsched.shard.tenure import Tenure
+from wheelsched.shard.arming.request_builder import RequestBuilder
+from wheelsched.shard.loading.hint_freshness import HintFreshness
+from wheelsched.shard.ownership.ownership import Ownership
+from wheelsched.shard.recovery.sweep import Sweep
 from wheelsched.testing import skips
 from wheelsched.testing.history import MemoryHistory
 from wheelsched.testing.idempotency import MemoryIdempotency
@@ -54,14 +55,17 @@ class Mutant(Struct, frozen=True):
     faults: tuple[str, ...]
     requests: int = 6
     transactions: int = 0
+    calls: int = 0
+    queues: int = 0
+    queue_faults: tuple[str, ...] = ()
 
 
 MUTANTS: list[Mutant] = []
 
 
-def mutant(
-    *caught_as: str, faults: Sequence[str], requests: int = 6, transactions: int = 0
-) -> Callable[[Breaking], Breaking]:
+def mutant(*caught_as: str, faults: Sequence[str], **wanted: Any) -> Callable[[Breaking], Breaking]:
+    """Adds a mutant. `wanted` is how many requests, transactions, calls and queues it takes."""
+
     def add(breaking: Breaking) -> Breaking:
         MUTANTS.append(
             Mutant(
@@ -69,8 +73,7 @@ def mutant(
                 contextmanager(breaking),
                 frozenset(caught_as),
                 tuple(faults),
-                requests,
-                transactions,
+                **wanted,
             )
         )
         return breaking
@@ -172,7 +175,7 @@ def no_token_on_settle(world: Simulation) -> Iterator[None]:
 
 @mutant("sent_after_takeover", faults=("freeze_long",) * 3)
 def trust_never_expires(_: Simulation) -> Iterator[None]:
-    with patch.object(Tenure, "is_trusted", True):
+    with patch.object(Ownership, "is_trusted", True):
         yield
 
 
@@ -188,18 +191,18 @@ def sweep_forgets(_: Simulation) -> Iterator[None]:
 @mutant("lost", faults=("crash", "crash"))
 def some_partitions_never_become_ready(_: Simulation) -> Iterator[None]:
     """Their new owner holds them, and arms nothing of theirs."""
-    ready = Tenure.ready
+    ready = Ownership.ready
 
-    def ready_in_part(self: Tenure, partitions: Iterable[int]) -> None:
+    def ready_in_part(self: Ownership, partitions: Iterable[int]) -> None:
         ready(self, [partition for partition in partitions if partition % 4])
 
-    with patch.object(Tenure, "ready", ready_in_part):
+    with patch.object(Ownership, "ready", ready_in_part):
         yield
 
 
 @mutant("fired_while_paused", "old_self", faults=("deafen",) * 5, requests=80)
 def hints_without_freshness(_: Simulation) -> Iterator[None]:
-    with patch.object(Freshness, "covers", lambda *_: True):
+    with patch.object(HintFreshness, "covers", lambda *_: True):
         yield
 
 
@@ -217,7 +220,7 @@ def misfire_dropped_silently(_: Simulation) -> Iterator[None]:
 @mutant("lost", faults=("cut_everybody",) * 4, requests=60)
 def change_drops_what_is_late(_: Simulation) -> Iterator[None]:
     """A timer that is stopped takes the due times with it that had passed and were not armed."""
-    with patch.object(skips, "left_behind", lambda *_: None):
+    with patch.object(skips, "unarmed_dues", lambda *_: None):
         yield
 
 
@@ -242,12 +245,12 @@ def queue_not_kept(_: Simulation) -> Iterator[None]:
 
 @mutant("early", faults=("crash",))
 def sent_too_early(_: Simulation) -> Iterator[None]:
-    prepare = Preparation._prepare
+    prepare = RequestBuilder._prepare
 
-    def prepare_early(self: Preparation, job: Any, run: Run, token: int, fire_at_us: int) -> Any:
+    def prepare_early(self: RequestBuilder, job: Any, run: Run, token: int, fire_at_us: int) -> Any:
         return prepare(self, job, run, token, fire_at_us - 100_000)
 
-    with patch.object(Preparation, "_prepare", prepare_early):
+    with patch.object(RequestBuilder, "_prepare", prepare_early):
         yield
 
 
@@ -256,13 +259,17 @@ def epoch_that_does_not_grow(_: Simulation) -> Iterator[None]:
     acquire = MemoryLeases.acquire
 
     async def acquire_again(
-        self: MemoryLeases, lease: Lease, partitions: Collection[int]
-    ) -> list[Ownership]:
+        self: MemoryLeases,
+        lease: Lease,
+        partitions: Collection[int],
+        known_epochs: Mapping[int, int] = NO_EPOCHS,
+    ) -> list[PartitionOwner]:
         rows = self._tables.partitions
-        for partition in partitions:
-            if rows[partition].owner is None and rows[partition].epoch:
-                rows[partition].epoch -= 1
-        return await acquire(self, lease, partitions)
+        before = {partition: rows[partition].epoch for partition in partitions}
+        taken = await acquire(self, lease, partitions, known_epochs)
+        for each in taken:
+            rows[each.partition].epoch = before[each.partition] or each.epoch
+        return [replace(each, epoch=rows[each.partition].epoch) for each in taken]
 
     with patch.object(MemoryLeases, "acquire", acquire_again):
         yield
@@ -270,7 +277,7 @@ def epoch_that_does_not_grow(_: Simulation) -> Iterator[None]:
 
 @mutant("sent_after_takeover", "duplicated", faults=("step",) * 4)
 def takeover_by_the_clock_alone(_: Simulation) -> Iterator[None]:
-    with patch.object(Watch, "may_take_over", lambda self, _: self.latest.is_expired):
+    with patch.object(LeaseWatch, "may_take_over", lambda self, _: self.latest.is_expired):
         yield
 
 
@@ -285,15 +292,15 @@ def adoption_without_a_new_token(_: Simulation) -> Iterator[None]:
 
 @mutant("cross_tenant", "old_self", faults=("crash",))
 def payload_of_another_job(_: Simulation) -> Iterator[None]:
-    prepare = Preparation._prepare
+    prepare = RequestBuilder._prepare
     payloads: list[Any] = []
 
-    def prepare_mixed(self: Preparation, job: Any, run: Run, token: int, fire_at_us: int) -> Any:
+    def prepare_mixed(self: RequestBuilder, job: Any, run: Run, token: int, fire_at_us: int) -> Any:
         payloads.append(job.payload)
         mixed = replace(job, payload=payloads[max(len(payloads) - 4, 0)])
         return prepare(self, mixed, run, token, fire_at_us)
 
-    with patch.object(Preparation, "_prepare", prepare_mixed):
+    with patch.object(RequestBuilder, "_prepare", prepare_mixed):
         yield
 
 
@@ -330,12 +337,12 @@ def backfill_leaves_one_out(_: Simulation) -> Iterator[None]:
 
 @mutant("slow_takeover", faults=("crash",) * 2)
 def takeover_takes_its_time(_: Simulation) -> Iterator[None]:
-    may_take_over = Watch.may_take_over
+    may_take_over = LeaseWatch.may_take_over
 
-    def may_take_over_later(self: Watch, terms: LeaseTerms) -> bool:
+    def may_take_over_later(self: LeaseWatch, terms: LeaseTerms) -> bool:
         return may_take_over(self, replace(terms, ttl_us=4 * terms.ttl_us))
 
-    with patch.object(Watch, "may_take_over", may_take_over_later):
+    with patch.object(LeaseWatch, "may_take_over", may_take_over_later):
         yield
 
 
@@ -351,12 +358,12 @@ def clock_read_once(_: Simulation) -> Iterator[None]:
 
 @mutant("late", faults=("join",))
 def sent_late(_: Simulation) -> Iterator[None]:
-    prepare = Preparation._prepare
+    prepare = RequestBuilder._prepare
 
-    def prepare_late(self: Preparation, job: Any, run: Run, token: int, fire_at_us: int) -> Any:
+    def prepare_late(self: RequestBuilder, job: Any, run: Run, token: int, fire_at_us: int) -> Any:
         return prepare(self, job, run, token, fire_at_us + 5_000_000)
 
-    with patch.object(Preparation, "_prepare", prepare_late):
+    with patch.object(RequestBuilder, "_prepare", prepare_late):
         yield
 
 

@@ -9,9 +9,9 @@ from tests.sim import simulation
 from tests.sim.mutants import mutant
 from tests.sim.simulation import Simulation
 
-from wheelsched.api.drafts import judge_draft
-from wheelsched.core.egress import EgressRules
 from wheelsched.core.model import Draft
+from wheelsched.core.targets.egress import EgressRules
+from wheelsched.jobs.drafts import judge_draft
 from wheelsched.ports import Lease, Plan, Planned, Registration, Unplanned
 from wheelsched.testing.application import MemoryTransaction
 from wheelsched.testing.plans import MemoryPlans

@@ -11,31 +11,31 @@ from tests.sim.simulation import Simulation
 from wheelsched.core.model import RunKey, RunState, SkipReason
 from wheelsched.core.partition import partition_of
 from wheelsched.ports import Callback, Lease, Route
-from wheelsched.shard.armed import ArmedRun
-from wheelsched.shard.clearance import Clearance
-from wheelsched.shard.reports import Ruling
+from wheelsched.shard.firing.fire import Admission
+from wheelsched.shard.runs.armed_run import ArmedRun
+from wheelsched.shard.settling.results import Ruling
 from wheelsched.testing.dispatcher import MemoryDispatcher, MemoryPrepared
 from wheelsched.testing.runs import MemoryRuns
 
 
 @contextmanager
 def _half_end_unsent(
-    world: Simulation, end: Callable[[Clearance, ArmedRun], None]
+    world: Simulation, end: Callable[[Admission, ArmedRun], None]
 ) -> Iterator[None]:
     """Of the runs whose time has come, half come to an end instead."""
-    clear, random = Clearance.clear, world.source("unsent")
+    clear, random = Admission.admit, world.source("unsent")
 
-    def clear_badly(self: Clearance, runs: Iterable[ArmedRun], now_us: int) -> list[ArmedRun]:
+    def admit_badly(self: Admission, runs: Iterable[ArmedRun], now_us: int) -> list[ArmedRun]:
         left = []
         for run in runs:
-            is_ours = self._context.tenure.holds(partition_of(run.key.job_id))
+            is_ours = self._context.ownership.holds(partition_of(run.key.job_id))
             if run.is_first and is_ours and random.random() < 0.5:
                 end(self, run)
             else:
                 left.append(run)
         return clear(self, left, now_us)
 
-    with patch.object(Clearance, "clear", clear_badly):
+    with patch.object(Admission, "admit", admit_badly):
         yield
 
 
@@ -47,9 +47,10 @@ def skipped_for_nothing(world: Simulation) -> Iterator[None]:
 
 @mutant("groundless", faults=("crash",))
 def dead_without_an_attempt(world: Simulation) -> Iterator[None]:
-    def bury(self: Clearance, run: ArmedRun) -> None:
-        self._context.unfinished.disarm(run)
-        self._settle(Ruling(key=run.key, token=run.token, state=RunState.DEAD, error="tired"))
+    def bury(self: Admission, run: ArmedRun) -> None:
+        self._context.registry.disarm(run)
+        dead = Ruling(key=run.key, token=run.token, state=RunState.DEAD, error="tired")
+        self._results.put(dead)
 
     with _half_end_unsent(world, bury):
         yield
@@ -58,7 +59,7 @@ def dead_without_an_attempt(world: Simulation) -> Iterator[None]:
 @mutant("outlived", faults=("join",))
 def a_later_run_ends_nobody(_: Simulation) -> Iterator[None]:
     """It goes out, and the earlier one is tried again (`overlap=cancel`)."""
-    with patch.object(Clearance, "_cancel", lambda *_: None):
+    with patch.object(Admission, "_cancel", lambda *_: None):
         yield
 
 

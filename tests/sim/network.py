@@ -10,15 +10,17 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from tests.sim.fates import Fate, Weather
+from tests.sim.fates import LOCAL, Fate, Weather
 from tests.sim.machine import Machine
 
 from wheelsched.core.offset import ClockSample
 from wheelsched.errors import StoreTimeout, StoreUnavailable
 from wheelsched.ports import Hint, HintSource
 from wheelsched.testing import MemoryStore, VirtualClock
+from wheelsched.testing.server import MemoryConnection
 
 MS = 1_000_000
+SLOWEST_HANDSHAKE_MS = 250  # of a lease connection, after one that has ended
 LATEST_MS = 1_500  # until a statement that is believed lost arrives
 
 
@@ -30,9 +32,14 @@ class Part:
         self._name = name
         self._part = part
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        async def call(*arguments: object, **named: object) -> object:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in LOCAL:
+            return self._line.local(getattr(self._part, name))
+
+        async def call(*given: object, **named: object) -> object:
             method = getattr(self._part, name)
+            # What arrives late is what was sent, whatever has become of it meanwhile.
+            arguments = [dict(one) if isinstance(one, dict) else one for one in given]
             if name == "join":
                 self._line.joined(arguments[0])  # type: ignore[arg-type] # its first is the name
             sent_ns = self._line.now_ns()
@@ -56,7 +63,9 @@ class Line:
         self._clock = clock
         self._machine = machine
         self._random = random
+        self._handshakes = Random(machine.now_ns())
         self._left: set[asyncio.Task[object]] = set()
+        self.breaks = 0  # how often the server has ended all connections
         self.weather = Weather()
         self.crash: Callable[[], None] = machine.die
         self.joined: Callable[[UUID], None] = lambda _: None
@@ -70,13 +79,59 @@ class Line:
         self.history: Any = Part(self, "history", store.history)
         self.tenants: Any = Part(self, "tenants", store.tenants)
         self.idempotency: Any = Part(self, "idempotency", store.idempotency)
+        self.links: Any = Part(self, "links", store.links)
 
     def now_ns(self) -> int:
         return self._machine.now_ns()
 
+    @property
+    def connection(self) -> MemoryConnection | None:
+        """The lease connection."""
+        return self._store.leases.connection
+
+    def local(self, method: Callable[[], Any]) -> Callable[[], Any]:
+        """What a process asks of itself: it does not go on while it is frozen."""
+        if not asyncio.iscoroutinefunction(method):
+            return method
+
+        async def wait() -> None:
+            await method()
+            await self._machine.thawed()
+            self._check_alive()
+
+        return wait
+
+    def cut(self, *, is_seen: bool) -> None:
+        """Lets no statement through. Both ends see the end of the lease connection, or neither."""
+        self.weather.is_cut = True
+        if self.connection is None:
+            return
+        if is_seen:
+            self.connection.close()
+        else:
+            self.connection.is_black_holed = True
+
+    def mend(self) -> None:
+        self.weather.is_cut = False
+        if self.connection is not None:
+            self.connection.heal()
+
+    def disconnect(self) -> None:
+        """The kernel closes what a process had opened."""
+        if self.connection is not None:
+            self.connection.close()
+
+    def lose_server(self) -> None:
+        """The server has ended all connections: what was under way on them is over."""
+        self.breaks += 1
+        for task in tuple(self._left):
+            task.cancel()
+
     async def send(self, name: str, do: Callable[[], Awaitable[object]]) -> object:
         """Does a statement, as its fate will have it."""
         self._check_alive()
+        await self._reconnect(name)
+        breaks = self.breaks
         fate = self._draw(name)
         self.struck(name, fate)
         delay_ns = self._random.randint(1, self.weather.slowest_ms) * MS
@@ -92,7 +147,7 @@ class Line:
             raise StoreTimeout
         if not is_slow_back:
             await self._take(delay_ns)
-            if self.weather.is_cut:
+            if self.weather.is_cut or self.breaks != breaks:
                 raise StoreUnavailable
         if name == "runs.settle" and self.weather.outcomes_ms:
             do = self._slow(do, self.weather.outcomes_ms)
@@ -101,9 +156,15 @@ class Line:
             await self._die()
         if is_slow_back:
             await self._take(delay_ns)
-        if fate is Fate.AMBIGUOUS or self.weather.is_cut:
+        if fate is Fate.AMBIGUOUS or self.weather.is_cut or self.breaks != breaks:
             raise StoreUnavailable
         return answer
+
+    async def _reconnect(self, name: str) -> None:
+        """Opens another lease connection, which takes longer than a statement."""
+        is_ended = self.connection is not None and not self.connection.is_open
+        if name == "leases.renew" and is_ended:
+            await self._take(self._handshakes.randint(1, SLOWEST_HANDSHAKE_MS) * MS)
 
     async def listen(self, on_hint: Callable[[Hint], None]) -> HintSource:
         self._check_alive()
@@ -156,7 +217,10 @@ class Line:
             task = asyncio.get_running_loop().create_task(arrive())
             self._left.add(task)
             task.add_done_callback(self._left.discard)
-            return await asyncio.shield(task)
+            await asyncio.wait([task])
+            if task.cancelled():
+                raise StoreUnavailable
+            return task.result()
 
         return wait
 
@@ -190,6 +254,7 @@ class Ear:
         self._line = line
         self._source: HintSource | None = None
         self._is_broken = False
+        self._breaks = line.breaks
 
     @classmethod
     async def open(cls, line: Line, store: MemoryStore, on_hint: Callable[[Hint], None]) -> "Ear":
@@ -205,7 +270,8 @@ class Ear:
 
     def look(self) -> None:
         weather = self._line.weather
-        self._is_broken = self._is_broken or weather.is_deaf or weather.is_cut
+        is_ended = self._breaks != self._line.breaks
+        self._is_broken = self._is_broken or weather.is_deaf or weather.is_cut or is_ended
 
     async def confirm(self) -> None:
         assert self._source

@@ -53,26 +53,65 @@ KEPT_BEFORE_PLACES = {
 }
 
 
-KEPT: dict[int, str] = {
+KEPT_BEFORE_CALLS: dict[int, str] = {
     2564: "not the product: a run was cancelled in favour of one that waited for a place",
     6964: "not the product: a job was due nine milliseconds after it was resumed",
     10457: "not the product: a next owner sent an earlier run after a later one",
     8969: "a run that waited for its turn was early when the clock was set back",
+    169: "not the product: a run was cancelled in favour of one that was handed over and skipped",
+}
+
+
+KEPT_WITH_FAILOVERS: dict[int, str] = {
+    20007: "a carried run was sent with its old token after the database had gone back",
+    50755: "a shard that carried runs of its workers fell over its own registry after a restart",
+    50571: "a carried run was adopted, handed over unsent, and then nobody's",
+}
+
+
+KEPT_BEFORE_QUEUES: dict[int, str] = {
+    6105: "a carried run was adopted, forgotten unsent after a failover, and then nobody's",
+    5741: "an acquisition that had no answer brought its epoch back after a failover",
+    70232: "a mark that was repeated after an outage hid a run whose end was forgotten",
+    180: "a delayed acquisition took the epochs that the shard knew when it was executed",
+    570: "not the product: a shard that was leaving, and was then killed, was to take over",
+    794: "not the product: a run overlapped with one whose shard died before it was sent",
+    3141: "not the product: the clock was set back behind an epoch that a failover had forgotten",
+    3563: "not the product: a failover forgot an epoch that the clock was behind",
+    2918: "not the product: a shard that was falsely declared dead did not know of another run",
+    5498: "not the product: a failover forgot that a job was resumed, and a run armed anew",
+    4221: "not the product: an attempt whose claim was forgotten counted as one of the next life",
+    3180: "not the product: a run gave way to due times that one skip stands for by now",
+    1624: "not the product: a run was named by the answer to its cancel, and by no later one",
+}
+
+
+KEPT: dict[int, str] = {
+    690: "a run was carried through a hand-over beside one that a worker might still have",
+    745: "a run that was carried for the last credit was forgotten by its carrier",
+    861: "not the product: a run gave way to due times of a job that a transaction then cancelled",
+    910: "not the product: a heartbeat came before a shard could write that the run was cancelled",
+    898: "not the product: a run gave way to one that waited for a worker until it was too late",
+    88025: "the next owner skipped a run that waited for a worker, for one that waited for it",
+    88288: "in a hand-over a run began beside one that a former owner had handed out",
 }
 
 
 class Verdict(Struct):
-    """What the checker says of a world, and which fates the statements of its shards have had."""
+    """What the checker says of a world, and which fates the statements of its shards have had; and
+    those of the API."""
 
     report: Report
     struck: set[tuple[str, Fate]]
+    called: set[tuple[str, Fate]]
 
 
 def judge(seed: int) -> Verdict:
     """From the seed to the end of its world. A process of it that dies by itself raises."""
     world, wanted = _draw(seed)
     try:
-        return Verdict(check(asyncio.run(_live(world, wanted))), world.struck)
+        report = check(asyncio.run(_live(world, wanted)))
+        return Verdict(report, world.struck, world.callers.api.struck)
     except Exception as error:
         error.add_note(f"seed {seed}")
         raise
@@ -86,6 +125,10 @@ def judge_mutant(seed: int, mutant: Mutant) -> Report:
         requests=mutant.requests,
         transactions=mutant.transactions,
         traps=0,
+        calls=mutant.calls,
+        failovers=0,
+        queues=mutant.queues,
+        queue_faults=mutant.queue_faults,
     )
     with mutant.break_it(world):
         return check(asyncio.run(_live(world, wanted)))
@@ -103,9 +146,15 @@ async def _live(world: Simulation, wanted: Wanted) -> History:
 
 def _draw(seed: int) -> tuple[Simulation, Wanted]:
     if seed in KEPT_BEFORE_APPLICATIONS:
-        return Simulation(seed), Wanted(transactions=0, traps=0)
+        return Simulation(seed), Wanted(transactions=0, traps=0, calls=0, failovers=0, queues=0)
     if seed in KEPT_BEFORE_TRAPS:
-        return Simulation(seed), Wanted(traps=0)
+        return Simulation(seed), Wanted(traps=0, calls=0, failovers=0, queues=0)
     if seed in KEPT_BEFORE_PLACES:
-        return Simulation(seed, draw_roomy_setting(seed)), Wanted()
+        return Simulation(seed, draw_roomy_setting(seed)), Wanted(calls=0, failovers=0, queues=0)
+    if seed in KEPT_BEFORE_CALLS:
+        return Simulation(seed, draw_setting(seed)), Wanted(calls=0, failovers=0, queues=0)
+    if seed in KEPT_WITH_FAILOVERS:
+        return Simulation(seed, draw_setting(seed)), Wanted(calls=0, failovers=2, queues=0)
+    if seed in KEPT_BEFORE_QUEUES:
+        return Simulation(seed, draw_setting(seed)), Wanted(queues=0)
     return Simulation(seed, draw_setting(seed)), Wanted()

@@ -6,7 +6,7 @@ from random import Random
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wheelsched.core.duration import MINUTE, SECOND
+from wheelsched.values.duration import MINUTE, SECOND
 
 REFRESHES_S = (2, 10, 60)
 CHANGES = (

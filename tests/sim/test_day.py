@@ -3,10 +3,13 @@
 from collections import Counter
 from random import Random
 
+import pytest
 from tests.unit.shard.world import World
 
 from wheelsched.config import ShardConfig
-from wheelsched.core.duration import MINUTE, SECOND
+from wheelsched.values.duration import MINUTE, SECOND
+
+pytestmark = pytest.mark.proof  # a whole day
 
 JOBS = 10_000
 DAY_S = 86_400

@@ -72,3 +72,32 @@ def written(schedule: Schedule) -> str:
 def written_instant(at_us: int) -> str:
     instant = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=at_us)
     return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def document_of(name: str, tenant_id: UUID, definition: Definition) -> dict[str, object]:
+    """The document of a job."""
+    schedule = definition.schedule
+    return {
+        "name": name,
+        "schedule": expression_of(schedule),
+        "timezone": schedule.timezone,
+        "target": {"url": definition.url},
+        "payload": {"mark": definition.mark, "tenant": str(tenant_id)},
+        "overlap": {"policy": definition.overlap},
+        "misfire": {
+            "policy": definition.misfire,
+            "grace": f"{definition.grace_us // 1_000}ms",
+            "max_missed": definition.max_missed,
+        },
+        "retry": {"max_attempts": definition.max_attempts, "max": "4s"},
+        "timeout": f"{definition.timeout_us // 1_000}ms",
+        "jitter": f"{schedule.jitter_us // 1_000}ms",
+    }
+
+
+def expression_of(schedule: Schedule) -> object:
+    """As a document has it; an interval is with its anchor."""
+    if schedule.kind != "every":
+        return written(schedule)
+    start = written_instant(schedule.anchor_us)
+    return {"every": f"{schedule.every_us // 1_000}ms", "start": start}

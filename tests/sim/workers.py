@@ -17,8 +17,8 @@ from tests.sim.scene import Scene
 
 from wheelsched.core.model import RunState
 from wheelsched.core.outcome import Outcome, Succeeded, TransportFailure, classify
-from wheelsched.core.policy import RetryPolicy
-from wheelsched.core.retry import wait_us
+from wheelsched.core.policies.policy import RetryPolicy
+from wheelsched.core.policies.retry import wait_us
 from wheelsched.errors import StoreError
 from wheelsched.ports import Callback, Caller, Ending, Prepared, Route, Settled
 from wheelsched.testing import MemoryDispatcher
@@ -50,7 +50,7 @@ class Workers:
         return task
 
     async def _handle(self, route: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
-        temper = "ok" if self.is_calm else _temper(route.target.url)
+        temper = "ok" if self.is_calm else _temper(route.target.name)
         places = [self._note(route, callback) for callback in callbacks]
         await self._work(temper)
         answers = [self._answer(temper) for _ in callbacks]
@@ -76,7 +76,7 @@ class Workers:
                 token=callback.token,
                 attempt=callback.attempt,
                 trigger=callback.trigger.value,
-                url=route.target.url,
+                url=route.target.name,
                 mark=payload["mark"],
                 at_us=self._scene.logbook.now_us(),
             )
@@ -136,7 +136,7 @@ class Workers:
             finished_at_us=now_us,
             retry_at_us=None if is_ok else now_us + wait_us(RetryPolicy(), 1, self._random),
         )
-        if not is_ok and callback.attempt >= self._attempts_of(callback):
+        if not is_ok and self._counted(callback) >= self._attempts_of(callback):
             ending = replace(ending, state=RunState.DEAD, retry_at_us=None)
         try:
             settled = Settled(callback.key, callback.token, ending)
@@ -148,6 +148,11 @@ class Workers:
             reported="ok" if is_ok else "failed",
             reported_us=self._scene.logbook.now_us(),
         )
+
+    def _counted(self, callback: Callback) -> int:
+        """The number of an attempt since its run was last retried by hand."""
+        row = self._scene.store._tables.runs.get(callback.key)
+        return callback.attempt - (0 if row is None else row.run.attempts_before)
 
     def _attempts_of(self, callback: Callback) -> int:
         """As the API has it: of a job that is gone nothing is tried again."""

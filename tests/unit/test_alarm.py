@@ -1,4 +1,4 @@
-"""Both alarms on both loops, on the real clock: what must hold however slow the machine is."""
+"""Both alarms on both loops with the real clock, independent of the machine's speed."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ def clock(request: pytest.FixtureRequest) -> SystemClock:
 
 
 class Bell:
-    """Counts how often the alarm rang, and keeps when."""
+    """Records when the alarm rang."""
 
     def __init__(self, clock: SystemClock) -> None:
         self._clock = clock
@@ -38,7 +38,7 @@ class Bell:
 
 
 class EarlyAlarm(LoopAlarm):
-    """An alarm on a loop that wakes at once, whatever it was asked for."""
+    """An alarm on a loop that always wakes at once."""
 
     def close(self) -> None:
         pass

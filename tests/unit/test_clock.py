@@ -36,7 +36,7 @@ async def test_a_sleep_is_never_short(delay_ns: int) -> None:
 
 
 class Work:
-    """Many who do a portion of their work in each turn of the loop that they get."""
+    """Tasks that do a part of their work in each iteration of the loop that they get."""
 
     def __init__(self) -> None:
         self.clock = SystemClock()
@@ -65,7 +65,7 @@ class Work:
             await asyncio.sleep(0)
 
 
-async def test_a_turn_of_the_loop_goes_to_one_of_those_who_wait_for_one() -> None:
+async def test_each_iteration_of_the_loop_goes_to_one_waiting_task() -> None:
     work = Work()
     await work.do("a", "b", "c", portions=5)
     assert work.done == "abc" * 5
@@ -73,7 +73,7 @@ async def test_a_turn_of_the_loop_goes_to_one_of_those_who_wait_for_one() -> Non
     assert work.turns == list(range(first, first + 15))
 
 
-async def test_whoever_gives_up_waiting_holds_nobody_up() -> None:
+async def test_a_cancelled_waiter_delays_no_other() -> None:
     work = Work()
     tasks = [work.begin(name, 3) for name in "abcd"]
     await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from wheelsched.config import DispatchConfig, EgressConfig, FairnessConfig
 from wheelsched.errors import InvalidNetwork
 
 
-def test_networks_are_read_when_the_settings_are_built() -> None:
+def test_networks_are_validated_when_the_config_is_built() -> None:
     assert len(EgressConfig(allow=("10.0.0.0/8", "fd00::/8")).rules.allow) == 2
     with pytest.raises(InvalidNetwork):
         EgressConfig(allow=("10.0.0.1/8",))
@@ -13,8 +13,8 @@ def test_networks_are_read_when_the_settings_are_built() -> None:
         msgspec.convert({"allow": ["inside"]}, EgressConfig)
 
 
-def test_whatever_may_be_in_flight_has_a_connection() -> None:
-    """So that nobody waits in the pool, which is fair to lines, and not by weight."""
+def test_there_is_a_connection_for_every_request_in_flight() -> None:
+    """So that no request waits in the connection pool, which ignores tenant weights."""
     dispatch, fairness = DispatchConfig(), FairnessConfig()
     assert dispatch.connections_per_host >= fairness.in_flight_per_origin
     assert dispatch.connections >= fairness.in_flight

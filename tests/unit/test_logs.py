@@ -29,7 +29,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    """Logging is of the whole process: leave it to the other tests as it was."""
+    """Restores the process-wide logging configuration for the other tests."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers.clear()
@@ -47,7 +47,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_line_is_json_with_its_time_in_utc_when_nobody_watches() -> None:
+def test_without_a_terminal_a_line_is_json_with_a_utc_timestamp() -> None:
     stream = io.StringIO()
     write_logs(stream=stream)
     log.info("job.read", job_id=JOB_ID, count=3)
@@ -62,7 +62,7 @@ def test_a_line_is_json_with_its_time_in_utc_when_nobody_watches() -> None:
     }
 
 
-def test_every_line_about_a_run_says_which_and_whose() -> None:
+def test_a_line_about_a_run_has_run_id_epoch_and_partition() -> None:
     stream = io.StringIO()
     write_logs(stream=stream)
     log.info("run.armed", **about_run(KEY, first_token(7) + 42))
@@ -84,8 +84,8 @@ def test_the_level_decides_what_is_written(level: Any, events: list[str]) -> Non
     assert [line["event"] for line in lines(stream)] == events
 
 
-def test_a_process_without_stderr_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `2>&-` starts it: Python has no `sys.stderr` then."""
+def test_a_process_without_stderr_keeps_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Started with `2>&-`, Python has no `sys.stderr`."""
     monkeypatch.setattr("sys.stderr", None)
     write_logs()
     log.error("job.lost")
@@ -103,7 +103,7 @@ def test_lines_of_other_libraries_look_the_same() -> None:
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
-def test_a_traceback_keeps_the_variables_to_itself(stream: io.StringIO) -> None:
+def test_a_traceback_does_not_show_local_variables(stream: io.StringIO) -> None:
     write_logs(stream=stream)
     try:
         sign(SECRET)
@@ -114,7 +114,7 @@ def test_a_traceback_keeps_the_variables_to_itself(stream: io.StringIO) -> None:
     assert SECRET not in stream.getvalue()
 
 
-def test_whatever_is_said_is_one_line_of_json() -> None:
+def test_every_event_is_one_line_of_json() -> None:
     stream = io.StringIO()
     write_logs(stream=stream)
     log.info("run.failed", error="two\nlines \ud800 \x1b[31m", value=object(), big=10**400)
@@ -137,7 +137,7 @@ def test_a_terminal_gets_columns(
     assert ("\x1b[" in stream.getvalue()) is is_coloured
 
 
-def test_a_stream_that_is_gone_stops_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_closed_stream_does_not_raise(capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.StringIO()
     write_logs(stream=stream)
     stream.close()
@@ -145,7 +145,7 @@ def test_a_stream_that_is_gone_stops_nobody(capsys: pytest.CaptureFixture[str]) 
     assert "closed file" in capsys.readouterr().err
 
 
-async def test_what_is_bound_to_a_task_is_on_its_lines() -> None:
+async def test_context_variables_of_a_task_are_logged() -> None:
     stream = io.StringIO()
     write_logs(stream=stream)
 

@@ -7,7 +7,6 @@ from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from wheelsched.core.duration import MILLISECOND, SECOND
 from wheelsched.core.model import Lane, RunState, SkipReason
 from wheelsched.errors import StoreTimeout
 from wheelsched.metrics import (
@@ -18,7 +17,8 @@ from wheelsched.metrics import (
     shard_registry,
 )
 from wheelsched.testing import VirtualClock
-from wheelsched.vitals import ApiVitals, Vitals
+from wheelsched.values.duration import MILLISECOND, SECOND
+from wheelsched.vitals import ApiVitals, QueueDepth, Vitals
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "METRICS.md"
 ROW = re.compile(r"^\| `(wheelsched_\w+)` \| (\w+) \| ([^|]*?) *\| (.+) \|$", re.MULTILINE)
@@ -30,6 +30,7 @@ NOW_US = 1_000 * SECOND
 def vitals() -> Vitals:
     vitals = Vitals()
     vitals.store.count_error(StoreTimeout())
+    vitals.runs.queues["billing"] = QueueDepth(runs=7, oldest_age_us=3 * SECOND)
     return vitals
 
 
@@ -39,7 +40,7 @@ def clock() -> VirtualClock:
 
 
 def exposed(vitals: Vitals, clock: VirtualClock) -> dict[str, Metric]:
-    """What a scrape shows of wheelsched, through Prometheus's own eyes."""
+    """The scraped metric families of wheelsched, parsed by the Prometheus client."""
     text = generate_latest(shard_registry(vitals, clock)).decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}
     return {name: each for name, each in families.items() if name.startswith("wheelsched_")}
@@ -57,7 +58,7 @@ def value(families: dict[str, Metric], name: str, **labels: str) -> float:
 
 
 def rows_of(families: Iterable[Metric]) -> set[tuple[str, str, str, str]]:
-    """What the document should say of what is given."""
+    """The table rows that the document should have."""
     return {
         (
             family.name + ("_total" if family.type == "counter" else ""),
@@ -82,7 +83,7 @@ def api_vitals() -> ApiVitals:
     return vitals
 
 
-def test_the_document_lists_what_is_given(
+def test_the_document_lists_every_metric(
     vitals: Vitals, api_vitals: ApiVitals, clock: VirtualClock
 ) -> None:
     of_shards, of_api = DOCUMENT.read_text().split("\n## The API\n")
@@ -92,6 +93,7 @@ def test_the_document_lists_what_is_given(
 
 def test_requests_are_counted_by_operation_and_status(api_vitals: ApiVitals) -> None:
     api_vitals.in_flight, api_vitals.registered = 3, 5_000
+    api_vitals.linked_shards = 4
     text = generate_latest(api_registry(api_vitals)).decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert value(families, "wheelsched_api_requests_total", operation="get_jobs", status="200") == 2
@@ -103,6 +105,7 @@ def test_requests_are_counted_by_operation_and_status(api_vitals: ApiVitals) -> 
     assert value(families, f"{duration}_bucket", operation="get_jobs", le="+Inf") == 2
     assert value(families, f"{duration}_count", operation="post_jobs") == 1
     assert value(families, "wheelsched_api_in_flight_requests") == 3
+    assert value(families, "wheelsched_api_linked_shards") == 4
     assert value(families, "wheelsched_api_registered_jobs_total") == 5_000
 
 
@@ -111,17 +114,17 @@ def test_prometheus_reads_every_family(vitals: Vitals, clock: VirtualClock) -> N
     assert set(exposed(vitals, clock)) == collected
 
 
-def test_the_process_is_shown_too(vitals: Vitals, clock: VirtualClock) -> None:
+def test_process_metrics_are_exported(vitals: Vitals, clock: VirtualClock) -> None:
     assert b"process_resident_memory_bytes" in generate_latest(shard_registry(vitals, clock))
 
 
-def test_counters_and_gauges_are_those_of_the_moment(vitals: Vitals, clock: VirtualClock) -> None:
+def test_counters_and_gauges_have_current_values(vitals: Vitals, clock: VirtualClock) -> None:
     exposed(vitals, clock)
     vitals.runs.entered[RunState.SUCCEEDED] += 3
     vitals.runs.skipped[SkipReason.OVERLAP] += 7
     vitals.runs.queued[Lane.LATE] = 4
     vitals.runs.armed = 9
-    vitals.runs.left_behind = 5
+    vitals.runs.orphans = 5
     vitals.dispatch.breakers["job", "open"] = 2
     vitals.dispatch.breaker_transitions["half_open"] += 1
     vitals.clock.offset_us = 1_794_837_600_000_001
@@ -131,7 +134,7 @@ def test_counters_and_gauges_are_those_of_the_moment(vitals: Vitals, clock: Virt
     assert value(families, "wheelsched_skipped_total", reason="overlap") == 7
     assert value(families, "wheelsched_queued_runs", lane="late") == 4
     assert value(families, "wheelsched_armed_runs") == 9
-    assert value(families, "wheelsched_left_behind_runs") == 5
+    assert value(families, "wheelsched_orphaned_runs") == 5
     assert value(families, "wheelsched_breakers", kind="job", state="open") == 2
     assert value(families, "wheelsched_breakers", kind="origin", state="open") == 0
     assert value(families, "wheelsched_breaker_transitions_total", to="half_open") == 1
@@ -157,9 +160,7 @@ def test_the_bounds_reach_from_a_tenth_of_a_millisecond_to_ten_minutes() -> None
     assert list(BOUNDS_US) == sorted(set(BOUNDS_US))
 
 
-def test_batches_show_their_time_their_rows_and_their_errors(
-    vitals: Vitals, clock: VirtualClock
-) -> None:
+def test_batches_export_duration_rows_and_errors(vitals: Vitals, clock: VirtualClock) -> None:
     vitals.store.arms.observe(20 * MILLISECOND, 1_000)
     vitals.store.arms.errors += 1
     families = exposed(vitals, clock)
@@ -169,10 +170,8 @@ def test_batches_show_their_time_their_rows_and_their_errors(
     assert value(families, "wheelsched_load_duration_seconds_count") == 0
 
 
-async def test_trust_and_ages_are_counted_to_the_moment(
-    vitals: Vitals, clock: VirtualClock
-) -> None:
-    vitals.tenure.trusted_until_us = NOW_US + 4 * SECOND
+async def test_lease_trust_and_ages_refer_to_now(vitals: Vitals, clock: VirtualClock) -> None:
+    vitals.ownership.trusted_until_us = NOW_US + 4 * SECOND
     vitals.hints.confirmed_at_us = NOW_US
     vitals.store.refreshed_at_us = NOW_US - SECOND
     await clock.advance(SECOND * 1_000)
@@ -184,7 +183,15 @@ async def test_trust_and_ages_are_counted_to_the_moment(
     assert value(exposed(vitals, clock), "wheelsched_lease_trust_seconds") == 0
 
 
-def test_an_age_of_nothing_has_no_sample(vitals: Vitals, clock: VirtualClock) -> None:
+def test_an_unknown_age_has_no_sample(vitals: Vitals, clock: VirtualClock) -> None:
     families = exposed(vitals, clock)
     assert families["wheelsched_hint_freshness_seconds"].samples == []
     assert families["wheelsched_refresh_age_seconds"].samples == []
+
+
+def test_queues_show_their_depth_and_the_age_of_the_oldest_run(
+    vitals: Vitals, clock: VirtualClock
+) -> None:
+    families = exposed(vitals, clock)
+    assert value(families, "wheelsched_queue_depth_runs", queue="billing") == 7
+    assert value(families, "wheelsched_queue_oldest_run_age_seconds", queue="billing") == 3

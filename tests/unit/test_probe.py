@@ -24,12 +24,14 @@ async def client(vitals: Vitals) -> AsyncIterator[TestClient[Request, Applicatio
         yield client
 
 
-async def test_it_is_alive_whatever_is_missing(client: TestClient[Request, Application]) -> None:
+async def test_healthz_does_not_depend_on_readiness(
+    client: TestClient[Request, Application],
+) -> None:
     answer = await client.get("/healthz")
     assert (answer.status, await answer.json()) == (200, {"alive": True})
 
 
-async def test_it_is_ready_when_nothing_is_missing(
+async def test_readyz_lists_what_is_missing(
     client: TestClient[Request, Application], vitals: Vitals
 ) -> None:
     answer = await client.get("/readyz")
@@ -41,12 +43,12 @@ async def test_it_is_ready_when_nothing_is_missing(
     answer = await client.get("/readyz")
     assert (answer.status, await answer.json()) == (503, {"ready": False, "missing": ["lease"]})
 
-    vitals.tenure.trusted_until_us = 1
+    vitals.ownership.trusted_until_us = 1
     answer = await client.get("/readyz")
     assert (answer.status, await answer.json()) == (200, {"ready": True, "missing": []})
 
 
-async def test_metrics_come_as_plain_text_unless_openmetrics_is_asked_for(
+async def test_metrics_are_plain_text_unless_openmetrics_is_accepted(
     client: TestClient[Request, Application], vitals: Vitals
 ) -> None:
     vitals.runs.entered[RunState.DEAD] = 5

@@ -6,14 +6,14 @@ from wheelsched.errors import LeaseLost, StoreTimeout
 from wheelsched.vitals import Vitals
 
 
-def test_every_label_is_there_from_the_beginning() -> None:
+def test_all_labels_exist_from_the_start() -> None:
     runs = Vitals().runs
     assert runs.entered == dict.fromkeys(RunState, 0)
     assert runs.skipped == dict.fromkeys(SkipReason, 0)
     assert runs.queued == dict.fromkeys(Lane, 0)
 
 
-def test_two_shards_share_nothing() -> None:
+def test_vitals_share_no_state() -> None:
     one, other = Vitals(), Vitals()
     one.runs.entered[RunState.ARMED] += 1
     one.runs.lateness.observe(5)
@@ -40,7 +40,7 @@ def ready() -> Vitals:
     vitals = Vitals()
     vitals.store.is_schema_current = True
     vitals.store.refreshed_at_us = 10
-    vitals.tenure.trusted_until_us = 1_000
+    vitals.ownership.trusted_until_us = 1_000
     return vitals
 
 
@@ -57,9 +57,9 @@ def test_a_shard_is_ready_while_it_trusts_its_lease(now_us: int, missing: list[s
 def test_a_shard_that_cannot_read_a_partition_is_not_ready(
     unready_us: int, missing: list[str]
 ) -> None:
-    """A hand-over takes a second, and makes nobody unready."""
+    """A handover takes a second and does not affect readiness."""
     vitals = ready()
-    vitals.tenure.unready_us = unready_us
+    vitals.ownership.unready_us = unready_us
     assert vitals.missing(0) == missing
     assert vitals.missing_to_begin(0) == []
 
@@ -72,7 +72,7 @@ def test_a_shard_that_cannot_read_a_partition_is_not_ready(
         (Lateness(0, 301_000_000), []),
     ],
 )
-def test_a_shard_is_not_ready_while_what_is_due_is_not_armed(
+def test_a_shard_is_not_ready_while_due_timers_are_unarmed(
     late: Lateness, missing: list[str]
 ) -> None:
     vitals = ready()
@@ -82,8 +82,10 @@ def test_a_shard_is_not_ready_while_what_is_due_is_not_armed(
 
 
 @pytest.mark.parametrize(("age_s", "missing"), [(29, []), (31, ["arm"])])
-def test_a_shard_that_cannot_ask_what_is_due_is_not_ready(age_s: int, missing: list[str]) -> None:
+def test_a_shard_is_not_ready_if_it_cannot_check_for_overdue_timers(
+    age_s: int, missing: list[str]
+) -> None:
     vitals = ready()
-    vitals.tenure.trusted_until_us = 1 << 62
+    vitals.ownership.trusted_until_us = 1 << 62
     vitals.store.unarmed_read_at_us = 0
     assert vitals.missing(age_s * 1_000_000) == missing

@@ -1,4 +1,4 @@
-"""The timing wheel on a running asyncio loop: callbacks and batches at their time, never early."""
+"""The timing wheel on an asyncio loop: callbacks and batches on time, never early."""
 
 import logging
 

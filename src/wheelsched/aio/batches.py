@@ -1,7 +1,7 @@
-"""The items of an AsyncWheel: what its consumers take out in batches.
+"""The items of an AsyncWheel, which consumers take out in batches.
 
-Invariant: an item leaves the wheel only in the batch that a consumer asked for. Until then it
-waits in the wheel, due or not, where it can still be cancelled: nothing is buffered between.
+Invariant: an item leaves the wheel only in a batch that a consumer requested. Until then it stays
+in the wheel, due or not, and can still be cancelled. There is no buffer in between.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 
 class Batches(Generic[Item]):
-    """The wheel of items; `expect(when_ns)` is told what to wake the consumers for."""
+    """The wheel of items. It calls `expect(when_ns)` to be woken for its consumers."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class Batches(Generic[Item]):
     def add(self, when_ns: int, item: Item) -> int:
         check_loop(self._loop)
         handle = self._wheel.add(when_ns, item)
-        self._tell_waiting(when_ns)
+        self._expect_if_waiting(when_ns)
         return handle
 
     def add_many(self, whens_ns: "Buffer", items: Sequence[Item]) -> "array[int]":
         check_loop(self._loop)
         handles = self._wheel.add_many(whens_ns, items)
-        self._tell_waiting(0)
+        self._expect_if_waiting(0)
         return handles
 
     def cancel(self, handle: int) -> bool:
@@ -64,11 +64,11 @@ class Batches(Generic[Item]):
     def reschedule(self, handle: int, when_ns: int) -> bool:
         check_loop(self._loop)
         moved = self._wheel.reschedule(handle, when_ns)
-        self._tell_waiting(when_ns)
+        self._expect_if_waiting(when_ns)
         return moved
 
     def next_expiry(self) -> int | None:
-        """Return when a consumer has something to do; while none waits, there is no such time."""
+        """When the next item is due; None if there is none, or if no consumer waits."""
         return self._wheel.next_expiry() if self._waiting else None
 
     def wake_consumers(self, now_ns: int) -> None:
@@ -86,7 +86,7 @@ class Batches(Generic[Item]):
         return _Iterator(self, limit)
 
     async def next_batch(self, limit: int) -> list[Item] | None:
-        """Wait for a batch; None when the wheel is closed."""
+        """Wait for a batch; None if the wheel is closed."""
         check_loop(self._loop)
         while not self._wheel.closed:
             if batch := self._wheel.advance(self._clock.now_ns(), limit):
@@ -97,7 +97,7 @@ class Batches(Generic[Item]):
     async def yield_to_loop(self) -> None:
         await self._clock.sleep(0)
 
-    def _tell_waiting(self, when_ns: int) -> None:
+    def _expect_if_waiting(self, when_ns: int) -> None:
         if self._waiting:
             self._expect(when_ns)
 
@@ -118,7 +118,7 @@ class Batches(Generic[Item]):
                 woken.set_result(None)
 
     def close(self) -> list[tuple[int, Item]]:
-        """End every iteration; return each item that was never handed out, after its time."""
+        """End every iteration, and return the remaining items, ordered by time."""
         pending = self._wheel.drain()
         self._wheel.close()
         self._wake_all()
@@ -126,9 +126,9 @@ class Batches(Generic[Item]):
 
 
 class _Iterator(AsyncIterator[list[Item]]):
-    """One consumer's way through the batches.
+    """The iterator of one consumer.
 
-    Not a generator: a timeout around one step must not end the iteration.
+    It is not a generator, because a timeout around one step must not end the iteration.
     """
 
     def __init__(self, batches: Batches[Item], limit: int) -> None:
@@ -137,7 +137,7 @@ class _Iterator(AsyncIterator[list[Item]]):
         self._has_begun = False
 
     async def __anext__(self) -> list[Item]:
-        # A consumer that awaits nothing must not keep the loop from its other work.
+        # A consumer that awaits nothing else must not block the loop.
         if self._has_begun:
             await self._batches.yield_to_loop()
         self._has_begun = True

@@ -1,7 +1,7 @@
-"""Timeouts of blocks: `asyncio.timeout`, whose timer is in the wheel.
+"""Timeouts like `asyncio.timeout`, with their timers in the wheel.
 
-Invariant: cancelling and its accounting are asyncio's own. The wheel only tells when: the timeout
-that cancels the block has no deadline of its own until the wheel's timer rings.
+Invariant: `asyncio.timeout` does the cancellation and its bookkeeping. It has no deadline until the
+wheel's timer rings.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ class Timeout:
 
     @property
     def when_ns(self) -> int | None:
-        """The deadline, None when there is none."""
+        """The deadline, or None."""
         return self._when_ns
 
     def expired(self) -> bool:
-        """Return whether the block was cancelled by this timeout."""
+        """Whether this timeout cancelled the block."""
         return self._block.expired()
 
     def reschedule(self, when_ns: int | None) -> None:
-        """Cancel the block at `when_ns` instead, or not at all. RuntimeError once it is over."""
-        self._block.reschedule(None)  # it may have been told already, in this turn of the loop
+        """Move the deadline to `when_ns`, or remove it. Raises RuntimeError after the block."""
+        self._block.reschedule(None)  # it may have expired in this iteration of the loop
         self._set_timer(when_ns)
 
     def reschedule_later(self, delay_s: float | None) -> None:
-        """Cancel the block in `delay_s` from now instead: see `reschedule`."""
+        """Move the deadline to `delay_s` from now. See `reschedule`."""
         self.reschedule(None if delay_s is None else self._after(delay_s))
 
     async def __aenter__(self) -> Self:

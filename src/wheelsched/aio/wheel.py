@@ -1,11 +1,11 @@
-"""AsyncWheel: two wheels, one of callbacks and one of items, behind one alarm.
+"""`AsyncWheel`: one wheel of callbacks and one of items, with one alarm.
 
-Invariant: a timer that was accepted is called, handed out in a batch, cancelled, or returned by
-`close`: one of these, once, and never before its time. The alarm rings no later than the
-earliest time at which there is something to do.
+Invariant: every accepted timer is called, handed out in a batch, cancelled, or returned by `close`:
+exactly one of these, and never before its time. The alarm rings no later than the earliest time at
+which there is something to do.
 
-Two wheels, so that a slow consumer of batches holds up no callback: callbacks are called by
-the loop, items leave only when a consumer asks.
+There are two wheels, so that a slow consumer of batches does not delay callbacks: the loop calls
+callbacks, while items leave only when a consumer asks for them.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pending(Generic[Item]):
-    """What a wheel still held when it was closed, each part in the order of its times.
+    """The timers that were pending when a wheel was closed, ordered by time.
 
-    An item comes with its `when_ns`; a Timer knows its own.
+    An item comes with its `when_ns`; a Timer has its own.
     """
 
     callbacks: list[Timer]
@@ -62,18 +62,18 @@ class AsyncWheelStats:
 
 
 class AsyncWheel(Generic[Item]):
-    """Timers for one loop, by the hundred thousand. Belongs to the loop it is made on.
+    """Hundreds of thousands of timers for one loop. It belongs to the loop that it is created on.
 
-    An instant is `when_ns`, integer nanoseconds by the wheel's clock: see `now_ns`. A delay is
-    `delay_s`, seconds as int or float, as everywhere in asyncio.
+    An instant is `when_ns`, in integer nanoseconds of the wheel's clock: see `now_ns`. A delay is
+    `delay_s`, in seconds as int or float, like in asyncio.
 
-    A timer comes at the end of its tick: never early, and at most `2**tick_shift` ns and the
-    loop's own delay late. Timers of one tick come first in, first out, or with `exact_order`
-    by their times. At most `portion` callbacks are called in one turn of the loop. `clock` is
-    the system's unless another is given: one that spins, or a VirtualClock in tests.
+    A timer expires at the end of its tick: never early, and at most `2**tick_shift` ns plus the
+    loop's own delay late. Timers of one tick expire first in, first out, or with `exact_order`, by
+    time. At most `portion` callbacks are called per iteration of the loop. The default `clock` is
+    the system's; pass one that spins, or a VirtualClock in tests.
 
-    Leaving `async with` closes the wheel and waits for nothing. A warning in the log says how
-    many timers were pending; whoever wants them calls `close`.
+    Leaving `async with` closes the wheel without waiting, and logs a warning with the number of
+    pending timers. To get them, call `close`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class AsyncWheel(Generic[Item]):
     ) -> None:
         portion = index(portion)
         if not 1 <= portion <= _MOST_AT_ONCE:
-            raise ValueError(f"portion must lie between 1 and {_MOST_AT_ONCE}, not {portion}")
+            raise ValueError(f"portion must be between 1 and {_MOST_AT_ONCE}, not {portion}")
         self._loop = asyncio.get_running_loop()
         self._clock = SystemClock() if clock is None else clock
         self._portion = portion
@@ -127,7 +127,7 @@ class AsyncWheel(Generic[Item]):
             )
 
     def __len__(self) -> int:
-        """How many timers are pending, callbacks and items."""
+        """The number of pending timers, callbacks and items."""
         return len(self._callbacks) + len(self._batches)
 
     @property
@@ -135,7 +135,7 @@ class AsyncWheel(Generic[Item]):
         return self._closed
 
     def now_ns(self) -> int:
-        """Return the time by the wheel's clock: what every `when_ns` is measured on."""
+        """The time of the wheel's clock, on which every `when_ns` is measured."""
         return self._clock.now_ns()
 
     def stats(self) -> AsyncWheelStats:
@@ -153,11 +153,11 @@ class AsyncWheel(Generic[Item]):
         *args: *Arguments,
         context: Context | None = None,
     ) -> Timer:
-        """Call `callback(*args)` at `when_ns`. What it raises goes to the loop's exception handler.
+        """Call `callback(*args)` at `when_ns`. Exceptions go to the loop's exception handler.
 
-        It runs in `context`, or else in the one that the wheel was made in. asyncio copies the
-        current context each time; that makes a timer a third dearer, so here it is asked for:
-        where a callback needs the context of now, pass `copy_context()`.
+        It runs in `context`, or by default in the context in which the wheel was created. asyncio
+        copies the current context for every timer, which costs a third more. If a callback needs
+        the current context, pass `copy_context()`.
         """
         return self._callbacks.add(when_ns, callback, args, context)
 
@@ -168,55 +168,55 @@ class AsyncWheel(Generic[Item]):
         *args: *Arguments,
         context: Context | None = None,
     ) -> Timer:
-        """Call `callback(*args)` in `delay_s` from now: see `call_at`."""
+        """Call `callback(*args)` after `delay_s`. See `call_at`."""
         return self._callbacks.add(self._after(delay_s), callback, args, context)
 
     def timeout(self, delay_s: float | None) -> Timeout:
-        """Cancel the block of an `async with` that takes longer than `delay_s` from now.
+        """Cancel the block of an `async with` after `delay_s`.
 
-        The block ends with TimeoutError, as with `asyncio.timeout`: timeouts nest, with asyncio's
-        too, and a cancellation from outside stays one. None is no limit. Closing the wheel takes
-        the limit away.
+        The block ends with TimeoutError, like with `asyncio.timeout`. Timeouts nest, also with
+        asyncio's, and a cancellation from outside stays a cancellation. None means no limit.
+        Closing the wheel removes the limit.
         """
         return self.timeout_at(None if delay_s is None else self._after(delay_s))
 
     def timeout_at(self, when_ns: int | None) -> Timeout:
-        """Cancel the block of an `async with` at `when_ns`: see `timeout`."""
+        """Cancel the block of an `async with` at `when_ns`. See `timeout`."""
         return Timeout(self._callbacks, self._after, when_ns)
 
     def add(self, when_ns: int, item: Item) -> int:
-        """Hand out `item` at `when_ns`, by `batches`. Return the handle to cancel it by."""
+        """Hand out `item` by `batches` at `when_ns`. Returns a handle for cancelling it."""
         return self._batches.add(when_ns, item)
 
     def add_later(self, delay_s: float, item: Item) -> int:
-        """Hand out `item` in `delay_s` from now: see `add`."""
+        """Hand out `item` after `delay_s`. See `add`."""
         return self._batches.add(self._after(delay_s), item)
 
     def add_many(self, whens_ns: "Buffer", items: Sequence[Item]) -> "array[int]":
-        """Add many items in one call; `whens_ns` is a buffer of int64. Return their handles."""
+        """Add many items at once. `whens_ns` is a buffer of int64. Returns their handles."""
         return self._batches.add_many(whens_ns, items)
 
     def cancel(self, handle: int) -> bool:
-        """Take an item back. False when it was handed out or cancelled already."""
+        """Cancel an item. Returns False if it was already handed out or cancelled."""
         return self._batches.cancel(handle)
 
     def reschedule(self, handle: int, when_ns: int) -> bool:
-        """Hand an item out at `when_ns` instead. False as in `cancel`."""
+        """Move an item to `when_ns`. Returns False if it was already handed out or cancelled."""
         return self._batches.reschedule(handle, when_ns)
 
     def batches(self, limit: int = 1024) -> AsyncIterator[list[Item]]:
-        """Iterate over what is due, at most `limit` items at a time, until the wheel is closed.
+        """Iterate over batches of at most `limit` due items, until the wheel is closed.
 
-        The consumer sets the pace: no item leaves the wheel before the next batch is asked for,
-        and until then it can be cancelled or rescheduled, due or not. Several consumers share
-        the items: each goes to one of them.
+        The consumer sets the pace: an item stays in the wheel until it is in a requested batch.
+        Until then it can be cancelled or rescheduled, due or not. With several consumers, each item
+        goes to one of them.
         """
         return self._batches.iterate(limit)
 
     def close(self) -> Pending[Item]:
-        """Stop at once, end every iteration of `batches`, and return what never came out.
+        """Stop at once, end every iteration of `batches`, and return the pending timers.
 
-        Every later use raises WheelClosed, but for closing again: then nothing is pending.
+        Every later call raises WheelClosed, except `close`, which then returns nothing pending.
         """
         if not self._loop.is_closed():
             check_loop(self._loop)
@@ -229,7 +229,7 @@ class AsyncWheel(Generic[Item]):
     def _ring(self) -> None:
         now_ns = self._clock.now_ns()
         self._wakeups += 1
-        # Nothing that a callback adds needs the alarm: it is set when the portion is through.
+        # Timers that callbacks add need not set the alarm: it is set after this portion.
         self._alarm_ns = 0
         try:
             self._callbacks.call_due(now_ns, self._portion)
@@ -240,7 +240,7 @@ class AsyncWheel(Generic[Item]):
                 self._expect(0)
 
     def _expect(self, when_ns: int) -> None:
-        """Set the alarm, if what comes at `when_ns` may need it before it rings anyway."""
+        """Set the alarm if it would ring after `when_ns`."""
         if when_ns >= self._alarm_ns:
             return
         expiries = (self._callbacks.next_expiry(), self._batches.next_expiry())

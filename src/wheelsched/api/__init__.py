@@ -1,1 +1,5 @@
-"""The REST API: the ports of the store, behind HTTP."""
+"""The REST API: HTTP in front of the store's ports."""
+
+from wheelsched.extras import require
+
+require("server")

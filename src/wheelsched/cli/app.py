@@ -1,8 +1,7 @@
-"""The commands, put together: read this first.
+"""The commands of the CLI; start reading here.
 
-Invariant: what exists here is what the contract names; each command is one function of one module,
-or one group of them. A module is loaded when its command is asked for: the one that lists jobs
-needs no database driver, and should not wait for it.
+Invariant: each command is one function, or one group, of one module. A module is imported only when
+its command runs, so `job list` does not load the database driver.
 """
 
 from importlib import import_module
@@ -12,10 +11,10 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from wheelsched.cli.commands import told_errors
+from wheelsched.cli.shared import exit_on_error
 from wheelsched.logs import write_logs
 
-PLACES: Final = {
+COMMANDS: Final = {
     "up": "serving:up",
     "demo": "demo:demo",
     "shard": "serving:shard",
@@ -24,6 +23,8 @@ PLACES: Final = {
     "job": "jobs:app",
     "run": "runs:app",
     "dead": "dead:app",
+    "queue": "queues:app",
+    "worker": "worker:worker",
     "shards": "shards:shards",
     "tenant": "tenants:tenant_app",
     "token": "tenants:token_app",
@@ -34,30 +35,30 @@ PLACES: Final = {
 
 
 class Commands(TyperGroup):
-    """The commands, with errors told as a user can act on them.
+    """The command group: loads commands lazily and turns errors into messages and exit codes.
 
-    Logs are for daemons, which say themselves what they want of them.
+    Commands log errors only; the daemons set their own log level.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(PLACES)
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in PLACES:
+        if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = PLACES[cmd_name].partition(":")
-        found = getattr(import_module(f"wheelsched.cli.{module}"), attribute)
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        found = getattr(import_module(f"wheelsched.cli.commands.{module}"), attribute)
         if not isinstance(found, typer.Typer):
-            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            alone.command(cmd_name)(found)
-            found = alone
+            single = typer.Typer(add_completion=False, rich_markup_mode=None)
+            single.command(cmd_name)(found)
+            found = single
         command = typer.main.get_command(found)
         command.name = cmd_name
         return command
 
     def invoke(self, ctx: Any) -> Any:
         write_logs("error")
-        with told_errors():
+        with exit_on_error():
             return super().invoke(ctx)
 
 
@@ -69,8 +70,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(is_asked: bool) -> None:
-    if is_asked:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"wheelsched {version('wheelsched')}")
         raise typer.Exit
 
@@ -79,7 +80,9 @@ def _show_version(is_asked: bool) -> None:
 def wheelsched(
     show_version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """A distributed job scheduler that fires on time."""

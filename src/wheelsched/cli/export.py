@@ -1,6 +1,6 @@
-"""Jobs as a file that `job apply` takes back.
+"""Exports jobs as a file for `job apply`.
 
-Invariant: applying what was exported changes nothing. A field that has its default is left out.
+Invariant: applying an exported file changes nothing. Fields with their default value are omitted.
 """
 
 import re
@@ -9,15 +9,16 @@ from typing import Any, Final
 
 import yaml
 
-from wheelsched.cli.manifest import VALUES, complete, is_same, plain, written_of
-from wheelsched.cli.trees import RESOLVED
+from wheelsched.cli.manifest import is_same, plain, tree_of
+from wheelsched.cli.yaml12 import RESOLVED
+from wheelsched.jobs.fields import OPAQUE_FIELDS, normalize_document
 from wheelsched.wire.job import JobAnswer, JobDocument, TargetDocument
 
 WIDTH: Final = 100
 
 
 class Dumper(yaml.SafeDumper):
-    """Quotes what YAML 1.1 or 1.2 would read as anything but text."""
+    """Quotes strings that YAML 1.1 or 1.2 would read as another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -28,12 +29,12 @@ for tag, pattern, first in RESOLVED:
 
 
 def manifest_of(jobs: Iterable[JobAnswer]) -> dict[str, Any]:
-    """The file of some jobs."""
+    """The manifest of some jobs."""
     return {"jobs": [sparse(job) for job in jobs]}
 
 
 def to_yaml(manifest: dict[str, Any]) -> str:
-    """A file as YAML, with no character in it that a terminal would obey."""
+    """The manifest as YAML, without characters that a terminal would interpret."""
     text = _dump(manifest, allow_unicode=True)
     is_safe = all(line.isprintable() for line in text.split("\n"))
     return text if is_safe else _dump(manifest, allow_unicode=False)
@@ -47,21 +48,21 @@ def _dump(manifest: dict[str, Any], *, allow_unicode: bool) -> str:
 
 
 def sparse(job: JobAnswer) -> dict[str, Any]:
-    """The document of a job without the fields that have their default."""
-    target = TargetDocument(url=job.target.url)
+    """The document of a job without the fields that have their default value."""
+    target = TargetDocument(url=job.target.url, queue=job.target.queue)
     needed = JobDocument(name=job.name, schedule=job.schedule, target=target)
-    defaults = plain(complete(needed))
+    defaults = plain(normalize_document(needed))
     document: dict[str, Any] = {}
-    for name, value in written_of(job).items():
+    for name, value in tree_of(job).items():
         if name in ("name", "schedule"):
             document[name] = value
         elif is_same(value, defaults[name]) and name != "target":
             continue
-        elif isinstance(value, dict) and name not in VALUES:
+        elif isinstance(value, dict) and name not in OPAQUE_FIELDS:
             document[name] = _differing(value, defaults[name])
         else:
             document[name] = value
-    document["target"] = {"url": job.target.url} | document["target"]
+    document["target"] = plain(needed)["target"] | document["target"]
     return document
 
 

@@ -1,7 +1,7 @@
-"""What commands print: data on stdout, as tables for people or as JSON; all else on stderr.
+"""Output of the commands: data on stdout, as tables or JSON; everything else on stderr.
 
-Invariant: with --json the output is one JSON document, and nothing else. No text of a user is read
-as markup, and no control character of it reaches the terminal.
+Invariant: with --json, stdout is exactly one JSON document. Text from users is never interpreted as
+markup, and its control characters never reach the terminal.
 """
 
 import sys
@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from itertools import islice
 from threading import Event
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -24,14 +24,14 @@ from wheelsched.errors import ApiUnavailable
 
 Item = TypeVar("Item")
 
-GAP: Final = 2  # between two columns
-WIDE: Final = 1_000  # where no terminal bounds it, a line is as long as it has to be
+GAP: Final = 2  # spaces between two columns
+WIDE: Final = 1_000  # line width without a terminal
 
 
 class Output(Struct, frozen=True):
-    """What a command found: the data, the same to be read by people, and remarks for stderr.
+    """The result of a command: data, its text for people, and notes for stderr.
 
-    Text that is a `str` is a document: printed as it is, never wrapped.
+    A `str` is printed verbatim, never wrapped.
     """
 
     data: object
@@ -44,7 +44,7 @@ _is_local: ContextVar[bool] = ContextVar("is_local", default=False)
 
 @contextmanager
 def times_shown(*, is_local: bool) -> Iterator[None]:
-    """Shows times in the zone of this machine, or in UTC. JSON stays as the API wrote it."""
+    """Shows times in the local time zone or in UTC. JSON is not affected."""
     before = _is_local.set(is_local)
     try:
         yield
@@ -52,28 +52,38 @@ def times_shown(*, is_local: bool) -> Iterator[None]:
         _is_local.reset(before)
 
 
+def due_columns(timezone: str) -> dict[str, Callable[[Any], object]]:
+    """Columns of due times: in UTC or the zone of this machine, and in the job's own zone."""
+    columns: dict[str, Callable[[Any], object]] = {
+        "local" if _is_local.get() else "utc": lambda due: due.utc
+    }
+    if _is_local.get() or timezone != "UTC":
+        columns[timezone] = lambda due: shown(due.local)
+    return columns
+
+
 def first(items: Iterable[Item], limit: int | None) -> tuple[list[Item], tuple[str, ...]]:
-    """As many items as a list shows, and a note if there are more."""
+    """The first `limit` items, and a note if there are more."""
     items = iter(items)
     found = list(islice(items, limit))
     if limit is None or next(items, None) is None:
         return found, ()
-    return found, (f"showing {limit:,} of more; raise --limit, or use --all",)
+    return found, (f"showing the first {limit:,}; use --limit or --all to see more",)
 
 
 def out() -> Console:
-    """Where data goes."""
+    """The console on stdout, for data."""
     width = None if sys.stdout.isatty() else WIDE
     return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
 def err() -> Console:
-    """Where everything else goes."""
+    """The console on stderr, for everything else."""
     return Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def show(output: Output, *, as_json: bool) -> None:
-    """Prints it."""
+    """Prints an output."""
     if as_json:
         encoded = msgspec.json.format(msgspec.json.encode(output.data), indent=2)
         sys.stdout.write(encoded.decode() + "\n")
@@ -86,16 +96,16 @@ def show(output: Output, *, as_json: bool) -> None:
 
 
 def watch(read: Callable[[], Output], interval_s: float, console: Console | None = None) -> None:
-    """Shows what a command finds again and again, until Ctrl-C.
+    """Shows the output of a command repeatedly, until Ctrl-C.
 
-    An API that is away for a while is waited for, once it has answered.
+    Once it has succeeded, it keeps trying while the API is unavailable.
     """
     ended = Event()
     screen = Live(console=console or out(), screen=True, auto_refresh=False)
     with suppress(KeyboardInterrupt), screen as live:
         shown = read()
         while True:
-            hint = Text(f"every {interval_s:g} s; Ctrl-C ends", style="dim")
+            hint = Text(f"refreshing every {interval_s:g} s; press Ctrl-C to quit", style="dim")
             notes = [printable(note) for note in shown.notes]
             live.update(Group(shown.text, *notes, hint), refresh=True)
             ended.wait(interval_s)
@@ -110,13 +120,13 @@ def rows(
     columns: Mapping[str, Callable[[Item], object]],
     notes: tuple[str, ...] = (),
 ) -> Output:
-    """A table with a line for each item. What does not fit the terminal is cut with an ellipsis."""
+    """A table with one line per item. Cells that do not fit are cut with an ellipsis."""
     cells = [[cell(read(item)) for read in columns.values()] for item in items]
     return Output(items, Rows(list(columns), cells), notes)
 
 
 class Rows:
-    """A table that fits: every column stays, and the widest give way first."""
+    """A table that fits the terminal: all columns stay, and the widest shrink first."""
 
     def __init__(self, names: list[str], cells: list[list[Text]]) -> None:
         self._names = names
@@ -135,7 +145,7 @@ class Rows:
 
 
 def widest(widths: Sequence[int], available: int) -> int:
-    """How wide a column may be, so that all of them together take no more than there is."""
+    """The maximum column width at which all columns together fit."""
     left = max(available, len(widths))
     for number, width in enumerate(sorted(widths)):
         share = left // (len(widths) - number)
@@ -146,7 +156,7 @@ def widest(widths: Sequence[int], available: int) -> int:
 
 
 def record(data: object, fields: Mapping[str, object]) -> Output:
-    """One thing, a line for each of its fields."""
+    """One item, with one line per field."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -161,7 +171,7 @@ def sentence(data: object, text: str) -> Output:
 
 
 def cell(value: object) -> Text:
-    """A value as people read it; nothing, where there is none."""
+    """A value formatted for people; a dash if there is none."""
     match value:
         case None:
             return Text("–", style="dim")
@@ -182,11 +192,11 @@ def cell(value: object) -> Text:
 
 
 def printable(text: str) -> Text:
-    """Text of somebody else, without what a terminal would obey."""
+    """The text with control characters replaced."""
     return Text("".join(each if each.isprintable() else "·" for each in text))
 
 
 def shown(instant: datetime) -> str:
-    """An instant with its offset, to the millisecond where it has some."""
+    """An instant with its offset, with milliseconds if it has a fraction."""
     precision = "milliseconds" if instant.microsecond else "seconds"
     return instant.isoformat(sep=" ", timespec=precision).replace("+00:00", "Z")

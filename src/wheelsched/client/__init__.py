@@ -1,4 +1,4 @@
-"""The client of the REST API, async and sync."""
+"""Clients of the REST API: `Client` is async, `SyncClient` is not."""
 
 from wheelsched.client.client import Client
 from wheelsched.client.fields import JobChanges, JobFields

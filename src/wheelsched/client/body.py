@@ -1,7 +1,6 @@
-"""What a call carries, as JSON.
+"""JSON encoding of request bodies.
 
-Invariant: what is sent is what was given. A float that JSON has no word for is refused: msgspec
-would write null for it.
+Invariant: NaN and infinities are rejected; msgspec would silently encode them as null.
 """
 
 from collections.abc import Iterator
@@ -9,32 +8,32 @@ from math import isfinite
 
 import msgspec
 
-from wheelsched.core.fields import escaped
 from wheelsched.errors import InvalidJson, InvalidRequest
+from wheelsched.values.fields import escape_pointer
 
 
 def write_json(body: object, *, pointer: str = "") -> bytes:
-    """A body as it is sent, or `InvalidRequest`; `pointer` is where it stands among others."""
+    """Encodes a body, or raises `InvalidRequest`; `pointer` is its place in a larger request."""
     written = msgspec.json.encode(body)
-    if b"null" in written:  # else there was no such float, and nothing to look through
-        tree = msgspec.to_builtins(body, str_keys=True, enc_hook=_stand_in)
+    if b"null" in written:  # otherwise there can be no such float
+        tree = msgspec.to_builtins(body, str_keys=True, enc_hook=_skip_raw)
         errors = tuple(_errors(tree, pointer))
         if errors:
             raise InvalidRequest(errors=errors)
     return written
 
 
-def _stand_in(raw: object) -> None:
-    """For what is JSON already."""
+def _skip_raw(raw: object) -> None:
+    """Skips values that are already JSON."""
 
 
 def _errors(tree: object, pointer: str) -> Iterator[InvalidJson]:
     match tree:
         case float() if not isfinite(tree):
-            yield InvalidJson(f"{tree} is no number in JSON", pointer=pointer)
+            yield InvalidJson(f"{tree} is not a valid JSON number", pointer=pointer)
         case dict():
             for name, value in tree.items():
-                yield from _errors(value, f"{pointer}/{escaped(name)}")
+                yield from _errors(value, f"{pointer}/{escape_pointer(name)}")
         case list() | tuple():
             for index, value in enumerate(tree):
                 yield from _errors(value, f"{pointer}/{index}")

@@ -1,7 +1,6 @@
-"""A call of the API, before anything is sent: its address, its body, and what comes back.
+"""A call of the API as a value: path, query, body and response type.
 
-Invariant: a call that may be sent more than once says so, and then means the same however often
-it arrives: by itself, or by the key that it carries.
+Invariant: a call states whether it is safe to send again when its response was lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,16 +24,16 @@ Answer = TypeVar("Answer")
 Parameter = str | int | datetime | UUID | StrEnum | Sequence[str] | None
 
 
-class Repeat(StrEnum):
-    """What makes it safe to send a call again whose answer was lost."""
+class RetrySafety(StrEnum):
+    """What makes it safe to resend a call whose response was lost."""
 
-    ITSELF = "itself"  # it means the same the second time
-    KEY = "key"  # the API keeps its answer by an Idempotency-Key
-    NEVER = "never"
+    IDEMPOTENT = "idempotent"  # a second call has no further effect
+    KEY = "key"  # the API detects the retry by its Idempotency-Key
+    NEVER = "never"  # not safe
 
 
 class Call(Struct, Generic[Answer], frozen=True, kw_only=True):
-    """One call; `answer` is the type of what comes back."""
+    """One call; `answer` is the type of its response."""
 
     method: str
     path: str  # below the prefix
@@ -43,36 +42,39 @@ class Call(Struct, Generic[Answer], frozen=True, kw_only=True):
     body: bytes | None = None
     content_type: str = JSON
     if_match: str | None = None
-    repeat: Repeat = Repeat.ITSELF
-    is_removal: bool = False  # and so done, when it is sent again and finds nothing
+    retry_safety: RetrySafety = RetrySafety.IDEMPOTENT
+    is_removal: bool = False  # a retry that gets 404 has succeeded
 
     @property
-    def is_repeatable(self) -> bool:
-        return self.repeat is not Repeat.NEVER
+    def is_retryable(self) -> bool:
+        return self.retry_safety is not RetrySafety.NEVER
 
     def read(self, body: bytes) -> Answer:
-        """What came back; `msgspec.DecodeError` when it is something else."""
-        # An empty answer is None, which JSON writes as null.
+        """Decodes the response, or raises `msgspec.DecodeError`."""
+        # An empty response is None.
         return msgspec.json.decode(body or b"null", type=self.answer)
 
 
 def get(
     path: str, answer: type[Answer], query: Mapping[str, Parameter] | None = None
 ) -> Call[Answer]:
-    """A call that only reads."""
+    """A call without side effects."""
     return Call(method="GET", path=path, answer=answer, query=write_query(query or {}))
 
 
 def post(
-    path: str, answer: type[Answer], body: object = None, repeat: Repeat = Repeat.KEY
+    path: str,
+    answer: type[Answer],
+    body: object = None,
+    retry_safety: RetrySafety = RetrySafety.KEY,
 ) -> Call[Answer]:
-    """A call that does something."""
+    """A call with side effects."""
     encoded = None if body is None else write_json(body)
-    return Call(method="POST", path=path, answer=answer, body=encoded, repeat=repeat)
+    return Call(method="POST", path=path, answer=answer, body=encoded, retry_safety=retry_safety)
 
 
 def write_query(parameters: Mapping[str, Parameter]) -> tuple[tuple[str, str], ...]:
-    """Parameters as an address carries them, without those that are None."""
+    """Query parameters as text, without those that are None."""
     written: list[tuple[str, str]] = []
     for name, value in parameters.items():
         match value:
@@ -88,5 +90,5 @@ def write_query(parameters: Mapping[str, Parameter]) -> tuple[tuple[str, str], .
 
 
 def segment(value: object) -> str:
-    """A part of a path, whatever characters it has."""
+    """A path segment, percent-encoded."""
     return quote(str(value), safe="")

@@ -1,4 +1,4 @@
-"""Every call of the API, as a value: what the async and the sync client share.
+"""All calls of the API as values, shared by the async and the sync client.
 
 Invariant: nothing is sent here.
 """
@@ -16,7 +16,7 @@ from wheelsched.client.call import (
     NDJSON,
     Call,
     Parameter,
-    Repeat,
+    RetrySafety,
     get,
     post,
     segment,
@@ -25,6 +25,7 @@ from wheelsched.client.fields import JobChanges, JobFields
 from wheelsched.core.model import JobState, RunState
 from wheelsched.wire.job import JobAnswer, JobDocument
 from wheelsched.wire.jobs import BulkAnswer, JobPage, ResumeFrom, ResumeRequest
+from wheelsched.wire.queue import QueuesAnswer
 from wheelsched.wire.run import (
     BackfillRequest,
     CancelAnswer,
@@ -50,7 +51,7 @@ from wheelsched.wire.tenant import (
 )
 
 PAGE: Final = 500
-BULK_BYTES: Final = 8 << 20  # of one request, however few jobs that are
+BULK_BYTES: Final = 8 << 20  # maximum size of one request
 
 AnyJob = JobFields | JobDocument
 
@@ -60,7 +61,7 @@ def create_job(job: AnyJob) -> Call[JobAnswer]:
 
 
 def create_jobs(jobs: Iterable[AnyJob], chunk: int) -> Iterator[Call[BulkAnswer]]:
-    """Calls that register `chunk` jobs each, fewer when those are large."""
+    """Calls that register up to `chunk` jobs each, fewer if the jobs are large."""
     lines: list[bytes] = []
     size = 0
     for number, job in enumerate(jobs):
@@ -81,7 +82,7 @@ def _bulk(lines: list[bytes]) -> Call[BulkAnswer]:
         answer=BulkAnswer,
         body=b"\n".join(lines),
         content_type=NDJSON,
-        repeat=Repeat.KEY,
+        retry_safety=RetrySafety.KEY,
     )
 
 
@@ -98,7 +99,8 @@ def list_jobs(
 
 
 def update_job(job_id: UUID, changes: JobChanges, version: int | None) -> Call[JobAnswer]:
-    """A patch of a version that was read is made once: the second would find the first's."""
+    """A patch with a version is sent once: a retry would fail on the version that it created
+    itself."""
     return Call(
         method="PATCH",
         path=f"/jobs/{segment(job_id)}",
@@ -106,7 +108,7 @@ def update_job(job_id: UUID, changes: JobChanges, version: int | None) -> Call[J
         body=write_json(changes),
         content_type=MERGE_PATCH,
         if_match=_etag(version),
-        repeat=Repeat.ITSELF if version is None else Repeat.NEVER,
+        retry_safety=RetrySafety.IDEMPOTENT if version is None else RetrySafety.NEVER,
     )
 
 
@@ -114,7 +116,7 @@ def delete_job(job_id: UUID, version: int | None) -> Call[JobAnswer | None]:
     return Call(
         method="DELETE",
         path=f"/jobs/{segment(job_id)}",
-        answer=JobAnswer | None,  # type: ignore[arg-type] # a union is read as a type is
+        answer=JobAnswer | None,  # type: ignore[arg-type] # msgspec decodes unions, too
         if_match=_etag(version),
         is_removal=True,
     )
@@ -149,7 +151,7 @@ def explain(job_id: UUID, at: datetime) -> Call[ExplainAnswer]:
 
 
 def preview(job: AnyJob) -> Call[PreviewAnswer]:
-    return post("/preview", PreviewAnswer, job, Repeat.ITSELF)
+    return post("/preview", PreviewAnswer, job, RetrySafety.IDEMPOTENT)
 
 
 def list_runs(job_id: UUID, cursor: str | None) -> Call[RunPage]:
@@ -178,7 +180,7 @@ def get_run(run_id: str) -> Call[RunAnswer]:
 
 def heartbeat(run_id: str, token: int) -> Call[None]:
     body = HeartbeatRequest(token=token)
-    return post(f"/runs/{segment(run_id)}/heartbeat", type(None), body, Repeat.ITSELF)
+    return post(f"/runs/{segment(run_id)}/heartbeat", type(None), body, RetrySafety.IDEMPOTENT)
 
 
 def complete(run_id: str, token: int) -> Call[RunAnswer]:
@@ -211,6 +213,10 @@ def redrive(request: RedriveRequest) -> Call[RequestedAnswer]:
 
 def list_shards() -> Call[ShardsAnswer]:
     return get("/shards", ShardsAnswer)
+
+
+def list_queues() -> Call[QueuesAnswer]:
+    return get("/queues", QueuesAnswer)
 
 
 def create_tenant(request: TenantRequest) -> Call[TenantAnswer]:

@@ -1,7 +1,7 @@
-"""The async client: a method for every call of the API.
+"""The async client: one method per operation of the API.
 
-Invariant: methods give structs of `wire` and raise `ApiError`s, nothing else. Lists are read page
-by page as they are iterated.
+Invariant: methods return structs of `wire` and raise only `ApiError`. Lists fetch their pages while
+they are iterated.
 """
 
 import os
@@ -24,6 +24,7 @@ from wheelsched.errors import SecretLost
 from wheelsched.ports import Clock
 from wheelsched.wire.job import JobAnswer
 from wheelsched.wire.jobs import BulkAnswer, ResumeFrom
+from wheelsched.wire.queue import QueuesAnswer
 from wheelsched.wire.run import CancelAnswer, RedriveRequest, RequestedAnswer, RunAnswer
 from wheelsched.wire.schedule import ExplainAnswer, NextAnswer, PreviewAnswer
 from wheelsched.wire.shard import ShardsAnswer
@@ -44,7 +45,7 @@ Item_co = TypeVar("Item_co", covariant=True)
 
 
 class Page(Protocol[Item_co]):
-    """Part of a list."""
+    """One page of a list."""
 
     @property
     def items(self) -> Iterable[Item_co]: ...
@@ -53,7 +54,7 @@ class Page(Protocol[Item_co]):
 
 
 class Client(Closing):
-    """The API at an address, in the name of a token; without one where it asks for none.
+    """An async client of the API at `url`. The token may be omitted if the API needs none.
 
     ```python
     async with Client.from_environment() as client:
@@ -74,12 +75,12 @@ class Client(Closing):
 
     @classmethod
     def from_environment(cls, config: ClientConfig | None = None) -> Self:
-        """The API of WHEELSCHED_URL, in the name of WHEELSCHED_TOKEN."""
+        """A client for WHEELSCHED_URL and WHEELSCHED_TOKEN."""
         url = os.environ.get("WHEELSCHED_URL") or DEFAULT_URL
         return cls(url, os.environ.get("WHEELSCHED_TOKEN") or None, config=config)
 
     async def close(self) -> None:
-        """Closes every connection."""
+        """Closes all connections."""
         await self._transport.close()
 
     async def create_job(self, job: AnyJob) -> JobAnswer:
@@ -89,12 +90,12 @@ class Client(Closing):
     async def create_jobs(
         self, jobs: Iterable[AnyJob], *, chunk: int = CHUNK
     ) -> AsyncIterator[BulkAnswer]:
-        """Registers many jobs, `chunk` at a time, and gives what became of each chunk."""
+        """Registers many jobs, `chunk` at a time, and yields the result of each chunk."""
         for call in calls.create_jobs(jobs, chunk):
             yield await self._transport.send(call)
 
     async def get_job(self, job_id: UUID) -> JobAnswer:
-        """A job."""
+        """Gets a job."""
         return await self._transport.send(calls.get_job(job_id))
 
     def list_jobs(
@@ -104,7 +105,7 @@ class Client(Closing):
         name: str | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> AsyncIterator[JobAnswer]:
-        """Jobs, in the order of their names."""
+        """Lists jobs by name."""
         return _items(
             lambda cursor: self._transport.send(calls.list_jobs(state, name, tags or {}, cursor))
         )
@@ -112,46 +113,48 @@ class Client(Closing):
     async def update_job(
         self, job_id: UUID, changes: JobChanges, *, version: int | None = None
     ) -> JobAnswer:
-        """Changes a job; with `version`, only that one, or `EditedMeanwhile`."""
+        """Changes a job; with `version`, raises `EditedMeanwhile` if the job has another
+        version."""
         return await self._transport.send(calls.update_job(job_id, changes, version))
 
     async def delete_job(self, job_id: UUID, *, version: int | None = None) -> JobAnswer | None:
-        """Deletes a job, and gives it as it was; None where that answer was lost."""
+        """Deletes a job and returns it as it was, or None if that response was lost."""
         return await self._transport.send(calls.delete_job(job_id, version))
 
     async def pause_job(self, job_id: UUID) -> JobAnswer:
-        """Stops the schedule of a job; what is in flight goes on."""
+        """Pauses the schedule of a job; runs in flight continue."""
         return await self._transport.send(calls.pause_job(job_id))
 
     async def resume_job(self, job_id: UUID, start: ResumeFrom = ResumeFrom.NOW) -> JobAnswer:
-        """Starts the schedule of a job again, from now or from where it was paused."""
+        """Resumes the schedule of a job, from now or from the time it was paused."""
         return await self._transport.send(calls.resume_job(job_id, start))
 
     async def trigger_job(self, job_id: UUID, payload: Any = UNSET) -> RequestedAnswer:
-        """Runs a job now, beside its schedule; with a payload of its own, where one is given."""
+        """Runs a job now, in addition to its schedule; `payload` replaces the job's payload for
+        this run."""
         return await self._transport.send(calls.trigger_job(job_id, payload))
 
     async def backfill_job(
         self, job_id: UUID, since: datetime, until: datetime, *, preview: bool = False
     ) -> RequestedAnswer:
-        """Runs the due times of a range in the past; with `preview`, only counts them."""
+        """Runs the due times of a past range; with `preview`, only counts them."""
         call = calls.backfill_job(job_id, since, until, preview=preview)
         return await self._transport.send(call)
 
     async def next_times(self, job_id: UUID, count: int = 10) -> NextAnswer:
-        """The coming due times of a job."""
+        """Gets the next due times of a job."""
         return await self._transport.send(calls.next_times(job_id, count))
 
     async def explain(self, job_id: UUID, at: datetime) -> ExplainAnswer:
-        """Why a job did, or did not, fire at a time."""
+        """Explains why a job did or did not fire at a given time."""
         return await self._transport.send(calls.explain(job_id, at))
 
     async def preview(self, job: AnyJob) -> PreviewAnswer:
-        """What a job would do. Nothing is written."""
+        """Validates a job and shows what it would do. Nothing is written."""
         return await self._transport.send(calls.preview(job))
 
     def list_runs(self, job_id: UUID) -> AsyncIterator[RunAnswer]:
-        """The runs of a job, latest first."""
+        """Lists the runs of a job, latest first."""
         return _items(lambda cursor: self._transport.send(calls.list_runs(job_id, cursor)))
 
     def list_latest_runs(
@@ -162,7 +165,7 @@ class Client(Closing):
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> AsyncIterator[RunAnswer]:
-        """The runs of all jobs due in a window of time, latest first; by default the last hour."""
+        """Lists the runs of all jobs in a time window, latest first; by default the last hour."""
         return _items(
             lambda cursor: self._transport.send(
                 calls.list_latest_runs(state, job_id, since, until, cursor)
@@ -170,29 +173,30 @@ class Client(Closing):
         )
 
     async def get_run(self, run_id: str) -> RunAnswer:
-        """A run, with every attempt."""
+        """Gets a run with all its attempts."""
         return await self._transport.send(calls.get_run(run_id))
 
     async def cancel_run(self, run_id: str) -> CancelAnswer:
-        """Ends a live run, and says whether that was in time."""
+        """Cancels a live run and tells whether it was cancelled before it was sent."""
         return await self._transport.send(calls.cancel_run(run_id))
 
     async def retry_run(self, run_id: str) -> RunAnswer:
-        """Tries a dead or cancelled run again."""
+        """Retries a dead or cancelled run."""
         return await self._transport.send(calls.retry_run(run_id))
 
     async def heartbeat(self, run_id: str, token: int) -> None:
-        """Says that a worker is at it; `StaleToken` when it should not be."""
+        """Reports that the worker is still processing the run; raises `StaleToken` if it must
+        stop."""
         await self._transport.send(calls.heartbeat(run_id, token))
 
     async def complete(self, run_id: str, token: int) -> RunAnswer:
-        """Says that a worker did it."""
+        """Reports that the run succeeded."""
         return await self._transport.send(calls.complete(run_id, token))
 
     async def fail(
         self, run_id: str, token: int, error: str = "", *, retry: bool = True
     ) -> RunAnswer:
-        """Says that a worker could not do it; without `retry`, that it never will."""
+        """Reports that the run failed; `retry=False` rules out another attempt."""
         return await self._transport.send(calls.fail(run_id, token, error, retry=retry))
 
     def list_dead(
@@ -202,71 +206,75 @@ class Client(Closing):
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> AsyncIterator[RunAnswer]:
-        """The runs that are out of attempts, oldest first."""
+        """Lists dead runs, oldest first."""
         return _items(
             lambda cursor: self._transport.send(calls.list_dead(job_id, since, until, cursor))
         )
 
     async def redrive(self, request: RedriveRequest | None = None) -> RequestedAnswer:
-        """Puts dead runs in line again."""
+        """Retries dead runs."""
         return await self._transport.send(calls.redrive(request or RedriveRequest()))
 
     async def list_shards(self) -> ShardsAnswer:
-        """The shards and what they own."""
+        """Lists the shards and their partitions."""
         return await self._transport.send(calls.list_shards())
 
+    async def list_queues(self) -> QueuesAnswer:
+        """Lists the queues with waiting runs or connected workers."""
+        return await self._transport.send(calls.list_queues())
+
     async def create_tenant(self, request: TenantRequest) -> TenantAnswer:
-        """Makes a tenant; its secret is in this answer only."""
-        made = await self._transport.send(calls.create_tenant(request))
-        if made.secret is None:
+        """Creates a tenant. Its secret is in this response only."""
+        created = await self._transport.send(calls.create_tenant(request))
+        if created.secret is None:
             raise SecretLost(
-                f"the tenant {made.tenant_id} was made, but the answer with its secret was lost: "
-                "make another secret for it with `wheelsched tenant rotate-secret`"
+                f"tenant {created.tenant_id} was created, but the response with its secret was "
+                "lost; create a new secret with `wheelsched tenant rotate-secret`"
             )
-        return made
+        return created
 
     async def update_tenant(self, tenant_id: UUID, changes: TenantChanges) -> TenantAnswer:
-        """Changes the name, the weight or the quotas of a tenant."""
+        """Changes the name, weight or quotas of a tenant."""
         return await self._transport.send(calls.update_tenant(tenant_id, changes))
 
     async def rotate_secret(
         self, tenant_id: UUID, request: RotateRequest | None = None
     ) -> TenantAnswer:
-        """Makes a secret beside the one before it; its text is in this answer only."""
+        """Adds a signing secret next to the current one. Its text is in this response only."""
         request = request or RotateRequest()
-        made = await self._transport.send(calls.rotate_secret(tenant_id, request))
-        if made.secret is None and not request.finish:
+        created = await self._transport.send(calls.rotate_secret(tenant_id, request))
+        if created.secret is None and not request.finish:
             raise SecretLost(
-                f"the tenant {made.tenant_id} has a new secret, but the answer with it was lost: "
-                "rotate once more"
+                f"tenant {created.tenant_id} has a new secret, but the response with it was lost; "
+                "rotate again"
             )
-        return made
+        return created
 
     def list_tenants(self) -> AsyncIterator[TenantAnswer]:
-        """All tenants."""
+        """Lists all tenants."""
         return _items(lambda cursor: self._transport.send(calls.list_tenants(cursor)))
 
     async def create_token(self, request: TokenRequest) -> TokenAnswer:
-        """Makes a token; its text is in this answer only."""
-        made = await self._transport.send(calls.create_token(request))
-        if made.token is None:
+        """Creates a token. Its text is in this response only."""
+        created = await self._transport.send(calls.create_token(request))
+        if created.token is None:
             raise SecretLost(
-                f"the token {made.token_id} was made, but the answer with its text was lost: "
-                "revoke it, and make another"
+                f"token {created.token_id} was created, but the response with its text was lost; "
+                "revoke it and create another"
             )
-        return made
+        return created
 
     def list_tokens(self, tenant_id: UUID | None = None) -> AsyncIterator[TokenAnswer]:
-        """The tokens of a tenant; of the caller's own when none is named."""
+        """Lists the tokens of a tenant, by default the caller's own."""
         return _items(lambda cursor: self._transport.send(calls.list_tokens(tenant_id, cursor)))
 
     async def revoke_token(self, token_id: str) -> TokenAnswer:
-        """Ends a token."""
+        """Revokes a token."""
         return await self._transport.send(calls.revoke_token(token_id))
 
 
 async def _items(read: Callable[[str | None], Awaitable[Page[Item]]]) -> AsyncIterator[Item]:
-    """The items of all pages."""
+    """Yields the items of all pages."""
     cursor: str | None = None
     while True:
         page = await read(cursor)

@@ -1,17 +1,21 @@
-"""Jobs as a program writes them: plain dictionaries, checked by the type checker.
+"""Typed dictionaries for job documents.
 
-Invariant: these are the fields of `wire.job`, of which each may be left away that has a default.
-What the values must look like is for the API to judge, which points at what is wrong.
+Invariant: these are the fields of `wire.job`; fields with a default may be omitted. The API
+validates the values.
 """
 
 from typing import Any, Required, TypeAlias, TypedDict
 
 
 class TargetFields(TypedDict, total=False):
-    url: Required[str]
+    """A `url` that is called, or a `queue` from which workers take the runs."""
+
+    url: str
     method: str
     headers: dict[str, str]
     batch: int
+    queue: str
+    claim_within: str
 
 
 class MisfireFields(TypedDict, total=False):
@@ -76,9 +80,9 @@ class JobFields(OptionalFields, total=False):
 
 
 class JobChanges(TypedDict, total=False):
-    """What of a job is to be another; None gives a field its default back.
+    """Changes to a job; None resets a field to its default.
 
-    Of an object only what is named changes; a schedule and a payload are replaced whole.
+    Objects are merged field by field; a schedule and a payload are replaced as a whole.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Answers that are errors, as exceptions.
+"""Error responses as exceptions.
 
-Invariant: every answer that is no success becomes one `ApiError`, whoever gave it: the API, or
-something between it and us that knows nothing of it.
+Invariant: every response that is not a success becomes one `ApiError`, whether it comes from the
+API or from a proxy in front of it.
 """
 
 from http import HTTPStatus
@@ -15,7 +15,7 @@ from wheelsched.wire.problem import Problem
 
 _URN: Final = "urn:wheelsched:problem:"
 
-# By the type of the problem, where somebody would act on it; by its status otherwise.
+# Problem types that callers handle; all others map by status.
 KINDS: Final[dict[str, type[ApiError]]] = {
     "job-name-taken": errors.NameTaken,
     "tenant-name-taken": errors.NameTaken,
@@ -31,12 +31,12 @@ STATUSES: Final[dict[int, type[ApiError]]] = {
     429: errors.TooManyRequests,
 }
 
-BUSY: Final = "request-key-busy"  # the first sending of the same request is still being answered
+BUSY: Final = "request-key-busy"  # the first copy of this request is still in progress
 _SHOWN: Final = 200
 
 
 def read_problem(status: int, body: bytes) -> ApiError:
-    """The error that an answer is."""
+    """The exception for an error response."""
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -48,13 +48,13 @@ def read_problem(status: int, body: bytes) -> ApiError:
 
 
 def _foreign(status: int, body: bytes) -> ApiError:
-    """Not of this API: of a proxy before it, or of another server at its address."""
+    """The error for a response from a proxy or another server."""
     shown = body[:_SHOWN].decode("utf-8", "replace")
     try:
         phrase = f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         phrase = str(status)
-    return _by_status(status)(f"the answer was {phrase}: {shown}", status=status)
+    return _by_status(status)(f"unexpected response {phrase}: {shown}", status=status)
 
 
 def _by_status(status: int) -> type[ApiError]:

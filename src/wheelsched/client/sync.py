@@ -1,11 +1,9 @@
-"""The sync client: the async one on a loop of its own, in a thread of its own.
+"""The sync client: runs the async client on an event loop in a background thread.
 
-Invariant: any thread may call, also several at once, and each waits for its own answer. Nothing
-runs before the first call; and a process that was forked since begins anew, because the thread
-stayed with its parent.
+Invariant: any number of threads may call at once, and each waits for its own response. The thread
+starts with the first call, and again after a fork, because threads do not survive one.
 
-One implementation of connections, timeouts and attempts serves both clients: a second one on
-blocking sockets would be the one that is wrong.
+Both clients share one implementation of connections, timeouts and retries.
 """
 
 import asyncio
@@ -25,6 +23,7 @@ from wheelsched.config import ClientConfig
 from wheelsched.core.model import JobState, RunState
 from wheelsched.wire.job import JobAnswer
 from wheelsched.wire.jobs import BulkAnswer, ResumeFrom
+from wheelsched.wire.queue import QueuesAnswer
 from wheelsched.wire.run import CancelAnswer, RedriveRequest, RequestedAnswer, RunAnswer
 from wheelsched.wire.schedule import ExplainAnswer, NextAnswer, PreviewAnswer
 from wheelsched.wire.shard import ShardsAnswer
@@ -42,7 +41,7 @@ CLOSE_S: Final = 10.0
 
 
 class LoopThread:
-    """A loop that runs in a thread until it is closed."""
+    """An event loop in a background thread."""
 
     def __init__(self) -> None:
         self.process_id = os.getpid()
@@ -53,7 +52,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """What a coroutine returns. An interrupt of the caller ends it."""
+        """Runs a coroutine and returns its result; interrupting the caller cancels it."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -84,13 +83,13 @@ class SyncClient:
         config: ClientConfig | None = None,
     ) -> None:
         self._make: Callable[[], Client] = lambda: Client(url, token, config=config)
-        self._client = self._make()  # refuses a bad address or token at once
+        self._client = self._make()  # rejects an invalid URL or token at once
         self._thread: LoopThread | None = None
         self._starting = threading.Lock()
 
     @classmethod
     def from_environment(cls, config: ClientConfig | None = None) -> Self:
-        """The API of WHEELSCHED_URL, in the name of WHEELSCHED_TOKEN."""
+        """A client for WHEELSCHED_URL and WHEELSCHED_TOKEN."""
         url = os.environ.get("WHEELSCHED_URL") or DEFAULT_URL
         return cls(url, os.environ.get("WHEELSCHED_TOKEN") or None, config=config)
 
@@ -101,32 +100,32 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """Closes every connection and ends the thread; the next call would begin anew."""
+        """Closes all connections and stops the thread; the next call starts again."""
         with self._starting:
             thread, self._thread = self._thread, None
         if thread is not None and thread.process_id == os.getpid():
             thread.run(self._client.close())
             thread.close()
 
-    def _run(self, ask: Callable[[Client], Coroutine[Any, Any, Answer]]) -> Answer:
+    def _run(self, call: Callable[[Client], Coroutine[Any, Any, Answer]]) -> Answer:
         with self._starting:
             if self._thread is None or self._thread.process_id != os.getpid():
                 self._client = self._make()
                 self._thread = LoopThread()
             thread = self._thread
-        return thread.run(ask(self._client))
+        return thread.run(call(self._client))
 
-    def _iterate(self, ask: Callable[[Client], AsyncIterator[Answer]]) -> Iterator[Answer]:
+    def _iterate(self, call: Callable[[Client], AsyncIterator[Answer]]) -> Iterator[Answer]:
         items: AsyncIterator[Answer] | None = None
 
-        async def following(client: Client) -> tuple[Answer, ...]:
+        async def next_item(client: Client) -> tuple[Answer, ...]:
             nonlocal items
-            items = items or ask(client)
+            items = items or call(client)
             async for item in items:
                 return (item,)
             return ()
 
-        while found := self._run(following):
+        while found := self._run(next_item):
             yield found[0]
 
     def create_job(self, job: AnyJob) -> JobAnswer:
@@ -229,6 +228,9 @@ class SyncClient:
 
     def list_shards(self) -> ShardsAnswer:
         return self._run(lambda client: client.list_shards())
+
+    def list_queues(self) -> QueuesAnswer:
+        return self._run(lambda client: client.list_queues())
 
     def create_tenant(self, request: TenantRequest) -> TenantAnswer:
         return self._run(lambda client: client.create_tenant(request))

@@ -1,7 +1,7 @@
-"""How calls go out and answers come back: one session, several attempts, every one in time.
+"""Sends calls over HTTP, with timeouts and retries.
 
-Invariant: a call that may have arrived is sent again only when that is safe; nothing but an
-`ApiError` comes out, and no redirect takes the token elsewhere.
+Invariant: a call that may have arrived is resent only if that is safe. Only `ApiError` is raised.
+Redirects are not followed, so the token never goes elsewhere.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ import msgspec
 from msgspec import Struct
 from yarl import URL
 
-from wheelsched.client.call import PREFIX, Call, Repeat
+from wheelsched.client.call import PREFIX, Call, RetrySafety
 from wheelsched.client.problems import BUSY, read_problem
 from wheelsched.clock import SystemClock
 from wheelsched.config import ClientConfig
 from wheelsched.core.outcome import parse_retry_after
-from wheelsched.core.policy import RetryPolicy
-from wheelsched.core.retry import wait_us
+from wheelsched.core.policies.policy import RetryPolicy
+from wheelsched.core.policies.retry import wait_us
 from wheelsched.errors import (
     ApiError,
     ApiUnavailable,
@@ -35,8 +35,8 @@ from wheelsched.ports import Clock
 
 Answer = TypeVar("Answer")
 
-REFUSED: Final = 429  # and so certainly not done
-PASSING: Final = frozenset({408, 425, REFUSED, *range(500, 600)})
+RATE_LIMITED: Final = 429  # the API did not process the request
+RETRYABLE: Final = frozenset({408, 425, RATE_LIMITED, *range(500, 600)})
 _BLOCK: Final = 64 * 1024
 _VISIBLE: Final = re.compile("[!-~]+")
 
@@ -45,24 +45,24 @@ class Response(Struct, frozen=True):
     status: int
     body: bytes
     retry_after: str | None
-    sendings: int = 1  # aiohttp sends some requests again by itself, when a connection is lost
+    times_sent: int = 1  # aiohttp resends some requests itself when a connection is lost
 
 
-NO_ANSWER: Final = Response(204, b"", None)
+EMPTY_RESPONSE: Final = Response(204, b"", None)
 
 
-class Setback(Struct, frozen=True):
-    """An attempt that was no success, and whether another one may be."""
+class FailedAttempt(Struct, frozen=True):
+    """A failed attempt, and whether to retry it."""
 
     error: ApiError
-    is_passing: bool
+    is_retryable: bool
     retry_after: str | None = None
     may_be_done: bool = False
     was_sent_before: bool = False
 
 
 class Transport:
-    """The connections to one API. It belongs to the loop on which it is used first."""
+    """The connections to one API. It is bound to the event loop of its first use."""
 
     def __init__(
         self,
@@ -85,13 +85,13 @@ class Transport:
         )
 
     async def close(self) -> None:
-        """Closes every connection; the next call would open new ones."""
+        """Closes all connections; the next call opens new ones."""
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     async def send(self, call: Call[Answer]) -> Answer:
-        """Sends a call until it is answered, and gives the answer."""
+        """Sends a call, with retries, and returns its response."""
         headers = self._headers(call)
         attempt = 1
         may_be_done = False
@@ -101,30 +101,32 @@ class Transport:
                 return _read(call, tried)
             may_be_done = may_be_done or tried.was_sent_before
             if call.is_removal and may_be_done and isinstance(tried.error, NotFound):
-                return _read(call, NO_ANSWER)  # an earlier sending removed it
+                return _read(call, EMPTY_RESPONSE)  # an earlier attempt removed it
             may_be_done = may_be_done or tried.may_be_done
-            if not tried.is_passing or attempt == self._policy.max_attempts:
+            if not tried.is_retryable or attempt == self._policy.max_attempts:
                 raise tried.error
             await self._wait(attempt, tried.retry_after)
             attempt += 1
 
-    async def _try(self, call: Call[Answer], headers: dict[str, str]) -> Response | Setback:
-        """A success, or what kept the call from being one."""
+    async def _try(self, call: Call[Answer], headers: dict[str, str]) -> Response | FailedAttempt:
+        """One attempt: its response, or why it failed."""
         try:
             response = await self._exchange(call, headers)
         except aiohttp.ClientConnectorError as error:
-            return Setback(_unreachable(error), is_passing=True)  # it never left
+            return FailedAttempt(_unreachable(error), is_retryable=True)  # nothing was sent
         except (aiohttp.ClientError, OSError) as error:
-            return Setback(_unreachable(error), is_passing=call.is_repeatable, may_be_done=True)
+            return FailedAttempt(
+                _unreachable(error), is_retryable=call.is_retryable, may_be_done=True
+            )
         if 200 <= response.status <= 299:
             return response
         problem = read_problem(response.status, response.body)
-        return Setback(
+        return FailedAttempt(
             problem,
-            _is_passing(call, problem),
+            _is_retryable(call, problem),
             response.retry_after,
             may_be_done=response.status >= 500,
-            was_sent_before=response.sendings > 1,
+            was_sent_before=response.times_sent > 1,
         )
 
     async def _wait(self, attempt: int, retry_after: str | None) -> None:
@@ -134,27 +136,27 @@ class Transport:
 
     async def _exchange(self, call: Call[Answer], headers: dict[str, str]) -> Response:
         url = URL(f"{self._url}{PREFIX}{call.path}", encoded=True).with_query(call.query)
-        # As a file, which is sent in parts: megabytes at once would hold up the loop.
+        # A file is sent in chunks; megabytes at once would block the event loop.
         data = None if call.body is None else BytesIO(call.body)
-        sendings: list[object] = []
+        sent: list[object] = []
         async with self._opened().request(
             call.method,
             url,
             data=data,
             headers=headers,
             allow_redirects=False,
-            trace_request_ctx=sendings,
+            trace_request_ctx=sent,
         ) as response:
             body = bytearray()
             async for block in response.content.iter_chunked(_BLOCK):
                 body += block
                 if len(body) > self._config.max_answer_bytes:
-                    raise InvalidAnswer("the answer is too long", status=response.status)
+                    raise InvalidAnswer("the response is too large", status=response.status)
             return Response(
                 response.status,
                 bytes(body),
                 response.headers.get("Retry-After"),
-                sendings=len(sendings),
+                times_sent=len(sent),
             )
 
     def _opened(self) -> aiohttp.ClientSession:
@@ -162,7 +164,7 @@ class Transport:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=self._config.connections),
                 timeout=aiohttp.ClientTimeout(total=self._config.timeout_ms / 1_000),
-                trace_configs=[_count_sendings()],
+                trace_configs=[_count_sends()],
             )
         return self._session
 
@@ -174,12 +176,12 @@ class Transport:
             headers["Content-Type"] = call.content_type
         if call.if_match is not None:
             headers["If-Match"] = call.if_match
-        if call.repeat is Repeat.KEY:
+        if call.retry_safety is RetrySafety.KEY:
             headers["Idempotency-Key"] = f"{self._random.getrandbits(128):032x}"
         return headers
 
 
-def _count_sendings() -> aiohttp.TraceConfig:
+def _count_sends() -> aiohttp.TraceConfig:
     async def note(_: object, context: Any, sent: object) -> None:
         context.trace_request_ctx.append(sent)
 
@@ -188,11 +190,11 @@ def _count_sendings() -> aiohttp.TraceConfig:
     return counting
 
 
-def _is_passing(call: Call[Answer], failure: ApiError) -> bool:
-    """Whether an error may be gone when the call is sent again, which must be safe."""
-    if failure.status == REFUSED or failure.kind == BUSY:
+def _is_retryable(call: Call[Answer], failure: ApiError) -> bool:
+    """True if a retry is safe and may succeed."""
+    if failure.status == RATE_LIMITED or failure.kind == BUSY:
         return True
-    return call.is_repeatable and failure.status in PASSING
+    return call.is_retryable and failure.status in RETRYABLE
 
 
 def _read(call: Call[Answer], response: Response) -> Answer:
@@ -204,25 +206,25 @@ def _read(call: Call[Answer], response: Response) -> Answer:
 
 def _unreachable(error: Exception) -> ApiUnavailable:
     if isinstance(error, asyncio.TimeoutError):
-        return ApiUnavailable("the API did not answer in time")
-    return ApiUnavailable(f"the API could not be reached: {str(error) or type(error).__name__}")
+        return ApiUnavailable("the API timed out")
+    return ApiUnavailable(f"the API is unreachable: {str(error) or type(error).__name__}")
 
 
 def _check_url(url: str) -> str:
     try:
         parts = urlsplit(url)
-        port_is_fine = parts.port is None or parts.port > 0
+        is_port_valid = parts.port is None or parts.port > 0
     except ValueError as error:
-        raise InvalidApiUrl(f"{url!r} is no address: {error}") from error
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_fine:
-        raise InvalidApiUrl(f"{url!r} is no address of an API, such as http://127.0.0.1:8420")
+        raise InvalidApiUrl(f"invalid API URL {url!r}: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or not is_port_valid:
+        raise InvalidApiUrl(f"invalid API URL {url!r}; expected e.g. http://127.0.0.1:8420")
     if parts.username is not None or parts.query or parts.fragment:
-        raise InvalidApiUrl("the address of an API has no user, no query and no fragment")
+        raise InvalidApiUrl("invalid API URL; user names, queries and fragments are not allowed")
     return url.rstrip("/").removesuffix(PREFIX)
 
 
 def _check_token(token: str) -> str:
-    """A header carries nothing else; and what is wrong with a secret is said without it."""
+    """The token, if it fits in a header. The error does not quote it, because it is a secret."""
     if not _VISIBLE.fullmatch(token):
         raise InvalidApiToken
     return token

@@ -1,11 +1,11 @@
-"""A histogram of durations: integer microseconds in, counts by width, quantiles out.
+"""A histogram of durations in integer microseconds, with quantiles.
 
-Invariant: a value is counted in a bucket whose width is at most 1/32 of it, so that a quantile is
-never less than the true one and at most 3.2 % more; up to 64 µs it is exact. The size is fixed,
-whatever is observed, and histograms of several shards add up to one of all of them.
+Invariant: the bucket of a value is at most 1/32 of the value wide. So a quantile is never less
+than the true one and at most 3.2 % more; up to 64 µs it is exact. The size is fixed, whatever is
+observed, and the histograms of several shards can be merged.
 
-Each power of two is cut into 32 buckets of one width. What is below zero counts as zero, and what
-is above `LARGEST_US`, twelve days, as that.
+Each power of two is divided into 32 buckets of equal width. Negative values count as zero, and
+values above `LARGEST_US`, twelve days, count as `LARGEST_US`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,8 +16,8 @@ from typing import Final
 from msgspec import Struct, field
 
 _BITS: Final = 5  # 2 ** 5 buckets in each power of two
-_KEPT_BITS: Final = _BITS + 1  # of a value, the leading ones
-_EXACT: Final = 1 << _KEPT_BITS  # below it, a bucket for each value
+_KEPT_BITS: Final = _BITS + 1  # leading bits of a value that select its bucket
+_EXACT: Final = 1 << _KEPT_BITS  # each smaller value has its own bucket
 _LARGEST_BITS: Final = 40
 
 LARGEST_US: Final = (1 << _LARGEST_BITS) - 1
@@ -37,7 +37,7 @@ _BUCKETS: Final = _bucket_of(LARGEST_US) + 1
 
 
 class Histogram(Struct, kw_only=True):
-    """Counts of durations, by the microsecond and by 3 %."""
+    """Counts of durations, exact to the microsecond or to 3 %."""
 
     counts: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
     sum_us: int = 0
@@ -48,7 +48,7 @@ class Histogram(Struct, kw_only=True):
         return sum(self.counts)
 
     def observe(self, value_us: int, times: int = 1) -> None:
-        # `_bucket_of`, written out: this is called for every run, and a call costs as much again.
+        # `_bucket_of` is inlined: this runs for every run, and a call would double the cost.
         if value_us > self.max_us:
             value_us = self.max_us = min(value_us, LARGEST_US)
         if value_us >= _EXACT:
@@ -67,12 +67,12 @@ class Histogram(Struct, kw_only=True):
             observe(value_us)
 
     def quantile(self, share: float) -> int:
-        """The least value that at least this share of the observed ones do not exceed; 0 of none.
+        """The least value that at least this share of all values do not exceed; 0 if empty.
 
-        Rounded up to the highest value of its bucket: it never flatters.
+        It is rounded up to the highest value of its bucket, so it is never too low.
         """
         if not 0 <= share <= 1:
-            raise ValueError(f"a share lies between 0 and 1, not {share}")
+            raise ValueError(f"the share {share} is out of range; expected 0 to 1")
         rank = max(ceil(share * self.count), 1)
         for bucket, count in enumerate(accumulate(self.counts)):
             if count >= rank:
@@ -80,12 +80,12 @@ class Histogram(Struct, kw_only=True):
         return 0
 
     def counts_up_to(self, bounds_us: Sequence[int]) -> list[int]:
-        """How many values each bound includes, the bounds rounded down to the end of a bucket."""
+        """How many values are within each bound. Bounds are rounded down to the end of a bucket."""
         included = [0, *accumulate(self.counts)]
         return [included[_bucket_of(min(bound_us, LARGEST_US) + 1)] for bound_us in bounds_us]
 
     def merge(self, other: "Histogram") -> None:
-        """Count what the other one has counted too."""
+        """Add the counts of another histogram."""
         self.counts = [
             mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)
         ]

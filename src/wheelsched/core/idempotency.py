@@ -1,10 +1,10 @@
-"""Idempotency keys: the template of a job, checked once, rendered for each of its runs.
+"""Checks the idempotency key template of a job, and renders the key of each run.
 
-Invariant: the key of a run depends on the job's id, its time zone and the run's scheduled time
-alone, so that every attempt carries the same one; and a template that is accepted never renders
-a key that a header could not carry.
+Invariant: the key of a run depends only on the job's id, its time zone and the run's scheduled
+time, so every attempt carries the same key. An accepted template never renders a key that is not a
+valid header value.
 
-| placeholder             | renders                        | in            |
+| placeholder             | renders as                     | in            |
 |-------------------------|--------------------------------|---------------|
 | `{{job_id}}`            | `018f3c2e-7a9b-7c3d-8e4f-…`    |               |
 | `{{scheduled_at}}`      | `2026-11-16T14:00:00Z`         | UTC           |
@@ -14,13 +14,13 @@ a key that a header could not carry.
 | `{{month}}`             | `2026-11`                      | the job's zone|
 | `{{hour}}`              | `2026-11-16T09-0500`           | the job's zone|
 
-Each is whole in itself: `{{hour}}` says its day, and its offset too, because an autumn night has
-the same hour twice. A scheduled time between two seconds shows its microseconds,
-`1794837600_250000`: so the default template gives every run a key of its own.
+Each placeholder is complete: `{{hour}}` includes its day, and also its offset, because the same
+hour occurs twice when clocks go back. A scheduled time with a fraction of a second includes its
+microseconds, `1794837600_250000`. So the default template gives every run a different key.
 
-A coarse template is a statement, and allowed: `{{job_id}}:{{date}}` on an hourly job means one
-effect a day, and a manual run of that day is the same effect. One without any time would let a
-recurring job take effect once and never again; it is refused, except for a one-off.
+A coarse template is allowed: `{{job_id}}:{{date}}` on an hourly job means one effect per day, and a
+manual run on that day shares the key. A template without any time would let a recurring job take
+effect only once. It is refused, except for a one-off.
 """
 
 import re
@@ -31,24 +31,24 @@ from typing import Final, NamedTuple
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from wheelsched.core.duration import SECOND
 from wheelsched.errors import InvalidIdempotencyKey, quoted
+from wheelsched.values.duration import SECOND
 
-MAX_LENGTH: Final = 255  # of the template and of every key that it renders
+MAX_LENGTH: Final = 255  # of the template and of every rendered key
 
 POINTER: Final = "/idempotency_key"
 
 _PLACEHOLDER: Final = re.compile(r"\{\{ *([^{}]*?) *\}\}")
 
-# What a header carries unchanged: printable ASCII without the space, which is trimmed at the
-# ends, and without the full stop, with which a webhook signature joins the key to the rest.
+# Printable ASCII without the space, because header values are trimmed. `_check_literal` also
+# refuses the full stop, because a webhook signature joins its parts with it.
 _LITERAL: Final = re.compile(r"[!-~]*")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class KeyTemplate(NamedTuple):
-    """A template, compiled: literal texts, and the placeholders between them."""
+    """A compiled template: literal texts, and the placeholders between them."""
 
     literals: tuple[str, ...]
     placeholders: tuple[str, ...]
@@ -71,30 +71,31 @@ class KeyTemplate(NamedTuple):
 
 
 def check_template(template: object, *, is_recurring: bool) -> KeyTemplate:
-    """The template of a job that is being registered, or `InvalidIdempotencyKey`."""
+    """Compile the template of a new job, or raise `InvalidIdempotencyKey`."""
     if not isinstance(template, str):
-        raise _invalid("a template is text, such as {{job_id}}:{{scheduled_at_unix}}")
+        raise _invalid("a template must be text, e.g. {{job_id}}:{{scheduled_at_unix}}")
     compiled = compile_template(template)
     if is_recurring and not compiled.has_time:
         raise _invalid(
-            f"{quoted(template)} gives every run the same key, so that a recurring job would take "
-            "effect once; add a time, such as {{scheduled_at_unix}} or {{date}}"
+            f"{quoted(template)} gives every run the same key, so a recurring job would take "
+            "effect only once; add a time, e.g. {{scheduled_at_unix}} or {{date}}"
         )
     return compiled
 
 
 @lru_cache(maxsize=1_024)
 def compile_template(template: str) -> KeyTemplate:
-    """A template in the form that renders fast, or `InvalidIdempotencyKey`."""
+    """Compile a template, or raise `InvalidIdempotencyKey`."""
     if not 1 <= len(template) <= MAX_LENGTH:
-        raise _invalid(f"the template has {len(template)} characters; 1 to {MAX_LENGTH} are right")
+        raise _invalid(f"the template has {len(template)} characters; expected 1 to {MAX_LENGTH}")
     # `split` with one group alternates: literal, placeholder, literal, …
     parts = _PLACEHOLDER.split(template)
     compiled = KeyTemplate(literals=tuple(parts[::2]), placeholders=tuple(parts[1::2]))
     for placeholder in compiled.placeholders:
         if placeholder not in _WIDTHS:
             raise _invalid(
-                f"{quoted(placeholder)} is no placeholder; there are {', '.join(_WIDTHS)}"
+                f"{quoted(placeholder)} is not a valid placeholder; "
+                f"must be one of: {', '.join(_WIDTHS)}"
             )
     for literal in compiled.literals:
         _check_literal(literal)
@@ -105,28 +106,30 @@ def compile_template(template: str) -> KeyTemplate:
 def _check_literal(literal: str) -> None:
     if "{" in literal or "}" in literal:
         raise _invalid(
-            f"the braces in {quoted(literal)} enclose no placeholder; write {{{{job_id}}}}, "
-            "and no braces for anything else"
+            f"the braces in {quoted(literal)} are not a placeholder; braces are only allowed "
+            "in pairs around a placeholder, e.g. {{job_id}}"
         )
     if "." in literal or not _LITERAL.fullmatch(literal):
         raise _invalid(
-            f"{quoted(literal)} has a character that a key cannot carry; "
-            "printable ASCII except space and full stop is right"
+            f"{quoted(literal)} contains an invalid character; "
+            "use printable ASCII without spaces and full stops"
         )
 
 
 def _check_width(compiled: KeyTemplate) -> None:
     width = sum(map(len, compiled.literals)) + sum(_WIDTHS[name] for name in compiled.placeholders)
     if width > MAX_LENGTH:
-        raise _invalid(f"a key would have up to {width} characters; at most {MAX_LENGTH} are right")
+        raise _invalid(
+            f"a key would have up to {width} characters; at most {MAX_LENGTH} are allowed"
+        )
 
 
 def _invalid(message: str) -> InvalidIdempotencyKey:
     return InvalidIdempotencyKey(message, pointer=POINTER)
 
 
-# The jobs of a hot second share their scheduled time and mostly their zone: each text is made
-# once for all of them.
+# The jobs of a hot second share their scheduled time and mostly their zone, so each text is
+# rendered once for all of them.
 _cached: Final = lru_cache(maxsize=1_024)
 
 
@@ -173,7 +176,7 @@ def _fraction(scheduled_us: int) -> str:
 
 class _Time(NamedTuple):
     text: Callable[[int, str], str]
-    width: int  # the most characters it renders
+    width: int  # maximum number of characters
 
 
 _TIMES: Final[Mapping[str, _Time]] = {
@@ -182,7 +185,7 @@ _TIMES: Final[Mapping[str, _Time]] = {
     "date": _Time(_date, len("2026-11-16")),
     "week": _Time(_week, len("2026-W47")),
     "month": _Time(_month, len("2026-11")),
-    # Monrovia was 44 minutes and 30 seconds behind until 1972.
+    # The offset of Monrovia was -00:44:30 until 1972.
     "hour": _Time(_hour, len("1972-01-06T23-004430")),
 }
 

@@ -1,22 +1,22 @@
-"""The offset to the database's clock: from round trips to an estimate, and from there to a time.
+"""Estimates the offset to the database's clock from round trips, and converts it to a time.
 
-Invariant: while the two clocks drift apart by no more than `DRIFT_PARTS` allows, the true offset
-lies within the error of the estimate, however unevenly a round trip was spent; and time by a
-`Slew` never goes back. No instant here is of the host's wall clock: what is sent and received is
-counted by the process's own clock, what is read by the database's.
+Invariant: as long as the two clocks drift apart by no more than `DRIFT_PARTS` allows, the true
+offset lies within the error of the estimate, however asymmetric a round trip was. Time by a `Slew`
+never goes back. The host's wall clock is never used: sending and receiving are timed by the
+process's own clock, and the reading is by the database's.
 
-A round trip tells between what the offset lies: the database read its clock at some instant in
-between. From then on the bounds drift apart. The offset lies within the bounds of *every* sample,
-so what is known is what the latest have in common: of two that were held up, one on its way there
-and one on its way back, both together tell it as well as one that was not. A loop with much to do
-holds up most of them, and on the way back more than on the way there: the middle of what is known
-is off by much then. So the estimate is the middle of one sample, that of the shortest round trip;
-another takes its place when its own is as short, or the one before has grown old, by what quartz
-drifts. It is moved into what is known when it lies outside.
+A round trip bounds the offset, because the database read its clock at some instant in between.
+From then on the bounds widen with drift. The true offset lies within the bounds of *every* sample,
+so the known bounds are the intersection of the latest samples. Two delayed samples, one delayed on
+the way there and one on the way back, together are as good as one that was not delayed. A busy
+event loop delays most responses more than requests, so the middle of the intersection would be
+biased. The estimate is therefore the middle of a single sample: the one with the shortest round
+trip. Another sample replaces it if its round trip is as short, where the old estimate ages by the
+drift of quartz. An estimate outside the intersection is moved to its nearest edge.
 
-A sample that contradicts what is known shows that the database's clock was moved. When it was
-moved a little, the newer sample is right. A large difference is believed only when `STEP_SAMPLES`
-in a row agree on it. One long round trip moves nothing: its bounds hold all that is known.
+A sample that contradicts the known bounds shows that the database's clock was changed. If the
+change is small, the newer sample is right. A large change is accepted only if `STEP_SAMPLES` in a
+row agree on it. One long round trip changes nothing, because its bounds contain the known ones.
 """
 
 from collections.abc import Sequence
@@ -24,29 +24,29 @@ from typing import Final, NamedTuple
 
 NS_PER_US: Final = 1_000
 
-# Quartz is off by 50 ppm, but a kernel that follows a time server slews by up to 500, and there are
-# two of them.
+# Quartz is off by 50 ppm, but a kernel that follows a time server slews by up to 500 ppm, and two
+# clocks are involved.
 DRIFT_PARTS: Final = 900
 
-# Should they drift apart faster all the same, what is known is wrong by that for so long only.
+# If the clocks drift apart faster nevertheless, the error lasts only for this many samples.
 SAMPLES: Final = 30
 
-# What the clocks of two hosts drift apart by, mostly: as an estimate grows old.
+# The typical drift between the clocks of two hosts, by which an estimate ages.
 AGING_PARTS: Final = 50_000
 
-# A correction is spread: one part in 200, so that the largest is made in 20 s.
+# A correction is slewed at one part in 200, so the largest takes 20 s.
 SLEW_PARTS: Final = 200
 
-# A larger correction is a step: spread, it would keep the time wrong for longer than that.
+# A larger correction is a step. Slewed, it would keep the time wrong for longer than that.
 STEP_NS: Final = 100_000_000
 STEP_SAMPLES: Final = 3
 
 
-# Tuples, not structs: whoever embeds the wheel imports the clock, and that stays cheap.
+# Tuples, not structs: programs that embed the wheel import the clock, and that must stay cheap.
 
 
 class ClockSample(NamedTuple):
-    """One reading of the database's clock, and the instants around it by the process's own."""
+    """One reading of the database's clock, and the instants around it by the process's clock."""
 
     sent_ns: int
     database_us: int
@@ -54,9 +54,9 @@ class ClockSample(NamedTuple):
 
     @property
     def bounds(self) -> "Bounds":
-        """Between what the offset lies, as far as this sample tells."""
+        """The bounds on the offset from this sample alone."""
         drift_ns = _drift_ns(self.received_ns - self.sent_ns)
-        read_ns = self.database_us * NS_PER_US  # and up to a microsecond more, which it cuts off
+        read_ns = self.database_us * NS_PER_US  # plus up to 1 µs, which the database truncates
         return Bounds(
             at_ns=self.received_ns,
             low_ns=read_ns - self.received_ns - drift_ns,
@@ -65,40 +65,40 @@ class ClockSample(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Between what the offset lies: what to add to the process's clock."""
+    """Bounds on the offset, which is added to the process's clock to get the database's time."""
 
-    at_ns: int  # from then on they drift apart
+    at_ns: int  # from this instant on they widen
     low_ns: int
     high_ns: int
 
     @property
     def offset_ns(self) -> int:
-        """The middle: as far from both."""
+        """The middle of the bounds."""
         return (self.low_ns + self.high_ns) // 2
 
     @property
     def doubt_ns(self) -> int:
-        """How far the middle is from both."""
+        """The distance from the middle to either bound."""
         return (self.high_ns - self.low_ns + 1) // 2
 
     def nearest(self, offset_ns: int) -> int:
-        """The offset within them that is nearest to another one."""
+        """Clamp an offset to the bounds."""
         return min(max(offset_ns, self.low_ns), self.high_ns)
 
     def error_ns(self, offset_ns: int, now_ns: int) -> int:
-        """How far off an offset within them may be by now."""
+        """The maximum error of an offset within the bounds, now."""
         furthest_ns = max(offset_ns - self.low_ns, self.high_ns - offset_ns)
         return furthest_ns + _drift_ns(now_ns - self.at_ns)
 
-    def grown(self, now_ns: int) -> "Bounds":
-        """By now."""
+    def widened(self, now_ns: int) -> "Bounds":
+        """The bounds now, widened by drift."""
         drift_ns = _drift_ns(now_ns - self.at_ns)
         return Bounds(now_ns, self.low_ns - drift_ns, self.high_ns + drift_ns)
 
-    def common(self, later: "Bounds") -> "Bounds | None":
-        """What these and later ones have in common; None: one offset cannot explain both."""
-        grown = self.grown(later.at_ns)
-        low_ns, high_ns = max(grown.low_ns, later.low_ns), min(grown.high_ns, later.high_ns)
+    def intersection(self, later: "Bounds") -> "Bounds | None":
+        """The intersection with later bounds; None if they contradict each other."""
+        widened = self.widened(later.at_ns)
+        low_ns, high_ns = max(widened.low_ns, later.low_ns), min(widened.high_ns, later.high_ns)
         return Bounds(later.at_ns, low_ns, high_ns) if low_ns <= high_ns else None
 
 
@@ -107,72 +107,72 @@ def _drift_ns(elapsed_ns: int) -> int:
 
 
 class OffsetEstimate(NamedTuple):
-    """What the latest samples say of the offset."""
+    """The offset as estimated from the latest samples."""
 
     offset_ns: int
-    doubt_ns: int  # how long the round trip was that tells it, and how long ago that is
-    bounds: Bounds  # what all of the latest have in common
+    doubt_ns: int  # half the round trip of the sample it comes from, plus aging
+    bounds: Bounds  # the intersection of the latest samples
     latest: tuple[Bounds, ...]
-    contradicting: tuple[Bounds, ...] = ()  # in a row, far from these, near each other
+    contradicting: tuple[Bounds, ...] = ()  # successive samples far from these, near each other
 
     @staticmethod
-    def of(told: Bounds) -> "OffsetEstimate":
-        """What one sample says alone."""
-        return OffsetEstimate(told.offset_ns, told.doubt_ns, told, (told,))
+    def of(sampled: Bounds) -> "OffsetEstimate":
+        """The estimate from one sample alone."""
+        return OffsetEstimate(sampled.offset_ns, sampled.doubt_ns, sampled, (sampled,))
 
     def error_ns(self, now_ns: int) -> int:
-        """How far off it may be by now."""
+        """The maximum error of the estimate, now."""
         return self.bounds.error_ns(self.offset_ns, now_ns)
 
     def after(self, sample: ClockSample) -> "OffsetEstimate":
-        """After a further sample."""
-        told = sample.bounds
-        latest = (*self.latest[1 - SAMPLES :], told)
-        common = _common(latest)
-        if common is not None:
-            offset_ns, doubt_ns = self._better(told)
-            return OffsetEstimate(common.nearest(offset_ns), doubt_ns, common, latest)
-        if abs(told.offset_ns - self.offset_ns) <= STEP_NS:
-            return OffsetEstimate.of(told)
-        return self._contradicted(told)
+        """The estimate after another sample."""
+        sampled = sample.bounds
+        latest = (*self.latest[1 - SAMPLES :], sampled)
+        known = _intersection(latest)
+        if known is not None:
+            offset_ns, doubt_ns = self._better(sampled)
+            return OffsetEstimate(known.nearest(offset_ns), doubt_ns, known, latest)
+        if abs(sampled.offset_ns - self.offset_ns) <= STEP_NS:
+            return OffsetEstimate.of(sampled)
+        return self._contradicted(sampled)
 
-    def _better(self, told: Bounds) -> tuple[int, int]:
-        """This or what a further sample tells: the one that leaves less in doubt."""
-        aged_ns = max(told.at_ns - self.bounds.at_ns, 0) // AGING_PARTS
+    def _better(self, sampled: Bounds) -> tuple[int, int]:
+        """The offset and doubt of this estimate or of a new sample, whichever has less doubt."""
+        aged_ns = max(sampled.at_ns - self.bounds.at_ns, 0) // AGING_PARTS
         doubt_ns = self.doubt_ns + aged_ns
-        if told.doubt_ns <= doubt_ns:
-            return told.offset_ns, told.doubt_ns
+        if sampled.doubt_ns <= doubt_ns:
+            return sampled.offset_ns, sampled.doubt_ns
         return self.offset_ns, doubt_ns
 
-    def _contradicted(self, told: Bounds) -> "OffsetEstimate":
+    def _contradicted(self, sampled: Bounds) -> "OffsetEstimate":
         row = self.contradicting
-        if row and row[-1].common(told) is None:
+        if row and row[-1].intersection(sampled) is None:
             row = ()
-        row = (*row, told)
+        row = (*row, sampled)
         if len(row) < STEP_SAMPLES:
             return self._replace(contradicting=row)
         return OffsetEstimate.of(
-            min(row, key=lambda each: each.error_ns(each.offset_ns, told.at_ns))
+            min(row, key=lambda each: each.error_ns(each.offset_ns, sampled.at_ns))
         )
 
 
-def _common(told: Sequence[Bounds]) -> Bounds | None:
-    """What samples have in common, the latest last; None: nothing."""
-    bounds: Bounds | None = told[0]
-    for later in told[1:]:
+def _intersection(samples: Sequence[Bounds]) -> Bounds | None:
+    """The intersection of samples, oldest first; None if it is empty."""
+    bounds: Bounds | None = samples[0]
+    for later in samples[1:]:
         if bounds is None:
             return None
-        bounds = bounds.common(later)
+        bounds = bounds.intersection(later)
     return bounds
 
 
 class Slew(NamedTuple):
-    """The offset as a function of the process's clock: a slope until an instant, then level.
+    """The offset as a function of the process's clock: it changes until an instant, then stays.
 
-    The slope is one part in `SLEW_PARTS`, upwards (1) or downwards (-1).
+    It changes by one part in `SLEW_PARTS`, upwards (1) or downwards (-1).
     """
 
-    offset_ns: int  # where it ends
+    offset_ns: int  # the final value
     until_ns: int
     direction: int
 
@@ -181,7 +181,7 @@ class Slew(NamedTuple):
         return Slew(offset_ns=offset_ns, until_ns=0, direction=1)
 
     def toward(self, offset_ns: int, now_ns: int) -> "Slew":
-        """From where the offset is now to another one."""
+        """The slew from the current offset to another one."""
         correction_ns = offset_ns - self.offset_at(now_ns)
         return Slew(
             offset_ns=offset_ns,
@@ -190,7 +190,7 @@ class Slew(NamedTuple):
         )
 
     def left_ns(self, now_ns: int) -> int:
-        """How much of the correction is still to be made."""
+        """The remaining correction."""
         return max(self.until_ns - now_ns, 0) // SLEW_PARTS
 
     def offset_at(self, now_ns: int) -> int:
@@ -204,7 +204,7 @@ class Slew(NamedTuple):
         instant_ns = time_ns - self.offset_ns
         if instant_ns >= self.until_ns:
             return instant_ns
-        # On the slope: solved without its rounding, which moves the answer by at most one.
+        # During the slew: solved without rounding, which changes the result by at most one.
         left_ns = (self.until_ns - instant_ns) * SLEW_PARTS // (SLEW_PARTS + self.direction)
         instant_ns = self.until_ns - left_ns - 1
         is_early = instant_ns + self.offset_at(instant_ns) < time_ns

@@ -1,7 +1,8 @@
-"""Overdue: whether what is due is armed.
+"""Detects timers and retries that are due but not armed.
 
-Invariant: lateness is that of the database's rows, whatever the shards believe. A timer is moved on
-when it is armed, seconds before it is due; one that stays behind is not being armed.
+Invariant: the lateness comes from the rows of the database, not from what the shards report.
+Arming a timer moves it to its next due time, seconds before it is due. A timer that stays in the
+past is not being armed.
 """
 
 from collections.abc import Iterable
@@ -9,13 +10,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from wheelsched.core.duration import SECOND
+from wheelsched.values.duration import SECOND
 
 TIMER_LATE_US: Final = 30 * SECOND  # more than a takeover takes
 
 
 class Unarmed(Struct, frozen=True):
-    """The earliest of what waits to be armed in a partition: a timer, and a retry."""
+    """The earliest timer and the earliest retry of a partition that are not armed."""
 
     partition: int
     due_us: int | None
@@ -23,23 +24,23 @@ class Unarmed(Struct, frozen=True):
 
 
 class Lateness(Struct, frozen=True):
-    """How late the oldest timer is that is due and not armed, and the oldest retry."""
+    """The lateness of the oldest timer and of the oldest retry that are due but not armed."""
 
     timer_us: int = 0
     retry_us: int = 0
 
     @property
     def is_alarming(self) -> bool:
-        """Whether jobs do not fire that should.
+        """Whether jobs that should fire do not.
 
-        Retries do not count: those of a job with a long backlog wait for it, on purpose.
+        Retries do not count, because those of a job with a long backlog wait on purpose.
         """
         return self.timer_us > TIMER_LATE_US
 
     def __str__(self) -> str:
         found = {"timer": self.timer_us // SECOND, "retry": self.retry_us // SECOND}
         late = [
-            f"the oldest {name} that is not armed was due {seconds:,} s ago"
+            f"the oldest unarmed {name} was due {seconds:,} s ago"
             for name, seconds in found.items()
             if seconds
         ]
@@ -47,7 +48,7 @@ class Lateness(Struct, frozen=True):
 
 
 def lateness_of(unarmed: Iterable[Unarmed], now_us: int) -> Lateness:
-    """How late the oldest of all these is."""
+    """The lateness over all partitions."""
     timer_us = retry_us = 0
     for each in unarmed:
         if each.due_us is not None:

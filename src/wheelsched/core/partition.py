@@ -1,15 +1,15 @@
-"""Partitions: which of 256 slices a job is in, and which shard should own a slice.
+"""Assigns jobs to 256 partitions, and partitions to shards.
 
-Invariant: both answers depend on the ids alone. They are the same in every process, on every
-machine and in every version, because rows that are stored and owners that never talk to each
-other rest on them.
+Invariant: both assignments depend only on the ids. They are the same in every process, on every
+machine and in every version, because stored rows and shards that never talk to each other rely on
+them.
 
 A job's partition is the first byte of the SHA-256 of its id's 16 bytes. In Postgres that is
-`get_byte(sha256(uuid_send(job_id)), 0)`, so that a job may be registered from SQL too.
+`get_byte(sha256(uuid_send(job_id)), 0)`, so jobs can be registered from SQL too.
 
-Placement is rendezvous hashing: each partition goes to the shard with the highest score for it.
-A shard that joins takes its share from all others and moves nothing else; a shard that leaves
-moves only what it had.
+Placement is rendezvous hashing: each partition goes to the shard with the highest score for it. A
+shard that joins takes its share from all others and moves nothing else. A shard that leaves moves
+only its own partitions.
 """
 
 from collections.abc import Iterable
@@ -22,12 +22,12 @@ PARTITIONS: Final = 256
 
 
 def partition_of(job_id: UUID) -> int:
-    """The partition of a job, forever."""
+    """The partition of a job. It never changes."""
     return sha256(job_id.bytes).digest()[0]
 
 
 def placement(shard_ids: Iterable[UUID]) -> dict[int, UUID]:
-    """The shard that should own each partition; empty when there is no shard."""
+    """The shard that should own each partition; empty if there is no shard."""
     scores = [(_scores(shard_id), shard_id) for shard_id in set(shard_ids)]
     if not scores:
         return {}
@@ -38,11 +38,11 @@ def placement(shard_ids: Iterable[UUID]) -> dict[int, UUID]:
 
 
 def share_of(shard_id: UUID, shard_ids: Iterable[UUID]) -> frozenset[int]:
-    """The partitions that one shard of all the live ones should own."""
+    """The partitions that a shard should own, given all live shards."""
     return _shares(frozenset(shard_ids)).get(shard_id, frozenset())
 
 
-# Every shard asks for every share each second, and who lives changes seldom.
+# Every shard computes every share each second, and the set of live shards rarely changes.
 @lru_cache(maxsize=16)
 def _shares(shard_ids: frozenset[UUID]) -> dict[UUID, frozenset[int]]:
     shares: dict[UUID, set[int]] = {shard_id: set() for shard_id in shard_ids}
@@ -53,7 +53,7 @@ def _shares(shard_ids: frozenset[UUID]) -> dict[UUID, frozenset[int]]:
 
 @lru_cache(maxsize=1_024)
 def _scores(shard_id: UUID) -> tuple[bytes, ...]:
-    """The score of a shard for each partition: digests, compared as they are."""
+    """The score of a shard for each partition: a digest, compared as bytes."""
     return tuple(
         sha256(shard_id.bytes + partition.to_bytes(1, "big")).digest()
         for partition in range(PARTITIONS)

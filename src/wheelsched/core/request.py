@@ -1,8 +1,8 @@
-"""Requests: the runs that a person asks for, beside those of the schedule, or once more.
+"""Builds the runs that a person requests: triggers, backfills and retries.
 
-Invariant: a request takes nothing from the schedule. Its runs have keys that no scheduled run
-can have (see `model`), and the timer of the job stays where it is. What comes in bulk, or back
-from the dead, goes to the late lane and never ahead of on-time work.
+Invariant: a request does not affect the schedule. Its runs have keys that no scheduled run can have
+(see `model`), and the timer of the job does not move. Backfills and retries go to the late lane,
+never ahead of on-time work.
 """
 
 from collections.abc import Sequence
@@ -11,41 +11,42 @@ from typing import Final
 from msgspec.structs import replace
 
 from wheelsched.core.model import Job, Lane, Run, Trigger, requested_due_us
-from wheelsched.core.spec import Schedule
 from wheelsched.core.state import RunEvent, move_run
 from wheelsched.errors import BackfillTooLarge, InvalidField, TooManyRuns
+from wheelsched.schedule.spec import Schedule
 
-MAX_BACKFILL: Final = 10_000  # due times of one request
+MAX_BACKFILL: Final = 10_000  # due times per request
 
-# Runs of one job that were asked for and are not finished. A shard keeps those that are armed in
-# memory, about two kilobytes each, and to delete the job is one transaction.
+# Unfinished requested runs per job. A shard keeps the armed ones in memory, about 2 kB each, and
+# deleting the job is one transaction.
 MAX_REQUESTED: Final = 100_000
 
 
 def trigger(job: Job, now_us: int) -> Run:
-    """The run of a job that is wanted now."""
+    """A manual run of a job, due now."""
     return _requested(job, now_us, Trigger.MANUAL)
 
 
 def count_backfill(schedule: Schedule, since_us: int, until_us: int, now_us: int) -> int:
-    """How many due times a backfill of [`since_us`, `until_us`) fills: its preview.
+    """How many due times a backfill of [`since_us`, `until_us`) would fill.
 
-    All of the range lies in the past: what is still to come is the schedule's own.
+    The range must lie in the past, because the schedule itself fires future due times.
     """
     if not since_us < until_us <= now_us:
         raise InvalidField(
-            "a backfill goes from an earlier to a later time, and not past now", pointer="/until"
+            "the end of a backfill must be later than its start and not in the future",
+            pointer="/until",
         )
     return schedule.count(since_us - 1, until_us - 1)
 
 
 def backfill(job: Job, schedule: Schedule, since_us: int, until_us: int, now_us: int) -> list[Run]:
-    """A run for each due time of a job in [`since_us`, `until_us`), in their order."""
+    """A run for each due time of a job in [`since_us`, `until_us`), in order."""
     count = count_backfill(schedule, since_us, until_us, now_us)
     if count > MAX_BACKFILL:
         raise BackfillTooLarge(
-            f"there are {count:,} due times in this range; at most {MAX_BACKFILL:,} are filled by "
-            "one request, so write an earlier end",
+            f"there are {count:,} due times in this range; one request may fill at most "
+            f"{MAX_BACKFILL:,}, so choose an earlier end",
             pointer="/until",
         )
     runs: list[Run] = []
@@ -56,26 +57,26 @@ def backfill(job: Job, schedule: Schedule, since_us: int, until_us: int, now_us:
     return runs
 
 
-def refuse_too_many(waiting: int, asked: int, most: int) -> None:
-    """Raises `TooManyRuns` if a job with so many unfinished runs cannot have so many more."""
-    if waiting + asked > most:
+def refuse_too_many(unfinished: int, requested: int, limit: int) -> None:
+    """Raise `TooManyRuns` if the unfinished and the newly requested runs exceed the limit."""
+    if unfinished + requested > limit:
         raise TooManyRuns(
-            f"this job may have at most {most:,} unfinished runs that were asked for; it has "
-            f"{min(waiting, most):,}, and {asked:,} more were asked for. Wait until some of them "
-            "have finished, or cancel them"
+            f"this job has {min(unfinished, limit):,} unfinished requested runs, and this request "
+            f"adds {requested:,}; at most {limit:,} are allowed. Wait until some have finished, or "
+            "cancel them"
         )
 
 
 def moved_past(due_us: Sequence[int], taken_us: int) -> list[int]:
-    """Instants for the runs of a request, in their order, behind one that another run has."""
+    """New due times for the runs of a request, in order, after one that is already taken."""
     return [requested_due_us(taken_us + 1, index) for index in range(len(due_us))]
 
 
 def retry(run: Run, now_us: int) -> Run:
-    """The run after a person asked to try it again, alone or by a redrive.
+    """The run after a manual retry, alone or as part of a redrive.
 
-    It has a fresh budget of attempts, and waits for its first in the late lane, as a backfill
-    does. One that is unfinished is being tried already, and stays as it is.
+    Its attempts are counted anew, and it waits in the late lane like a backfill. An unfinished run
+    is returned unchanged, because it is still being attempted.
     """
     state = move_run(run.state, RunEvent.RETRY)
     if state is run.state:

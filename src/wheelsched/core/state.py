@@ -1,22 +1,21 @@
-"""The states of runs and jobs, and the events that move them: one table each.
+"""The state machines of runs and jobs: one table of transitions each.
 
-Invariant: a state changes only by a row of its table. A final state of a run is left only when
-a person asks for it (`retry`), and `succeeded` and `skipped` never are. But a run that a pause or
-an edit withdrew was never sent: when its job is due at that time after all, another takes its
-place.
+Invariant: a state changes only by a row of its table. A run leaves a final state only on a manual
+`retry`, and never leaves `succeeded` or `skipped`. A run that a pause or an edit withdrew was never
+sent: if its job becomes due at that time after all, another run replaces it.
 
-`None` is the state of what does not exist. `running` is written only for a worker that answered
-202: any other attempt is armed until it is settled, because a write at the moment of firing would
-cost the moment. So firing is no event, and whatever can happen to a running run can happen to an
-armed one.
+`None` is the state before creation and after deletion. `running` is written only if the worker
+responded 202. Any other attempt stays armed until it is settled, because a write at the moment of
+firing would delay it. So firing is not an event, and everything that can happen to a running run
+can happen to an armed one.
 
-**A late answer.** An attempt that timed out leaves its run retrying, with the attempt's token
-still the latest. Until another attempt is armed, and brings a newer token, that worker may still
-say how it ended: success ends the run and saves the next attempt, a rejection kills it, and a
-failure says nothing new. After that its token is stale, which is checked before this table.
+**A late response.** After a timeout the run is retrying, and the token of the attempt is still the
+latest. Until the next attempt is armed with a newer token, the worker may still report the outcome.
+Success ends the run and saves the next attempt, a rejection makes it dead, and a failure changes
+nothing. After that the token is stale, which is checked before this table.
 
 **Deleting a job** skips its armed runs (`SkipReason.DELETED`) and cancels those that wait for an
-attempt. A running one may end, and its outcome is the last of the job's history.
+attempt. A running one may finish, and its outcome is the last entry of the job's history.
 """
 
 from collections.abc import Mapping
@@ -28,15 +27,15 @@ from wheelsched.errors import IllegalMove
 
 
 class RunEvent(StrEnum):
-    ARM = "arm"  # a shard claims it ahead of its time, the first or a further one
-    REQUEST = "request"  # a person asks for a run: trigger or backfill
-    ACCEPT = "accept"  # the worker answers 202
-    SUCCEED = "succeed"  # the worker did it
+    ARM = "arm"  # a shard claims an attempt ahead of its time
+    REQUEST = "request"  # a person requests a run: trigger or backfill
+    ACCEPT = "accept"  # the worker responded 202
+    SUCCEED = "succeed"  # the worker succeeded
     FAIL = "fail"  # the attempt failed and another follows
-    DIE = "die"  # the attempt failed and was the last
+    DIE = "die"  # the last attempt failed
     SKIP = "skip"  # misfire, overlap, or its job was paused, edited or deleted
-    CANCEL = "cancel"  # a person, or overlap, ends it
-    RETRY = "retry"  # a person wants it tried again
+    CANCEL = "cancel"  # a person or the overlap policy cancels it
+    RETRY = "retry"  # a person retries it
     TAKE_OVER = "take_over"  # another shard becomes its owner
 
 
@@ -70,8 +69,8 @@ RUN_MOVES: Final[Mapping[tuple[RunState | None, RunEvent], RunState]] = {
     (RunState.CANCELLED, RunEvent.RETRY): RunState.RETRYING,
 }
 
-# A request or an outcome that is sent again because its answer was lost must not come back as an
-# error. These find their work done: the state stays, and nothing is written.
+# A request or an outcome that is sent again because its response was lost must not fail. Its work
+# is already done: the state stays, and nothing is written.
 RUN_REPLAYS: Final = frozenset(
     {
         (RunState.ARMED, RunEvent.RETRY),
@@ -87,20 +86,20 @@ RUN_REPLAYS: Final = frozenset(
 
 class JobEvent(StrEnum):
     REGISTER = "register"
-    WRITE = "write"  # a user's own transaction has it, and nobody has judged it
-    PLAN = "plan"  # its shard accepts what was written
-    REFUSE = "refuse"  # or does not
+    WRITE = "write"  # a user's own transaction inserts it, unchecked
+    PLAN = "plan"  # its shard accepts the document
+    REFUSE = "refuse"  # its shard refuses the document
     EDIT = "edit"  # anything but its schedule
-    RESCHEDULE = "reschedule"  # it gets a schedule that has a future
+    RESCHEDULE = "reschedule"  # it gets a schedule with a future due time
     PAUSE = "pause"
     RESUME = "resume"
-    GONE = "gone"  # a worker answered 410
+    GONE = "gone"  # a worker responded 410
     FINISH = "finish"  # the schedule has no further due time and its last run has ended
     DELETE = "delete"
 
 
-# Pausing what is paused, resuming what is active and finishing what is finished are moves too,
-# for the sake of replays. Who deletes again is told that there is no such job.
+# Pausing a paused job, resuming an active one and finishing a finished one are moves too, so that
+# they can be replayed. Deleting a job again is an error: it does not exist.
 JOB_MOVES: Final[Mapping[tuple[JobState | None, JobEvent], JobState | None]] = {
     (None, JobEvent.REGISTER): JobState.ACTIVE,
     (None, JobEvent.WRITE): JobState.UNPLANNED,
@@ -135,7 +134,7 @@ JOB_MOVES: Final[Mapping[tuple[JobState | None, JobEvent], JobState | None]] = {
 
 
 def move_run(state: RunState | None, event: RunEvent) -> RunState:
-    """The state of a run after an event, or `IllegalMove`."""
+    """The state of a run after an event. Raises `IllegalMove` if the table has no such row."""
     if state is not None and (state, event) in RUN_REPLAYS:
         return state
     try:
@@ -145,7 +144,7 @@ def move_run(state: RunState | None, event: RunEvent) -> RunState:
 
 
 def move_job(state: JobState | None, event: JobEvent) -> JobState | None:
-    """The state of a job after an event, None when it is deleted, or `IllegalMove`."""
+    """The state of a job after an event, None if it is deleted. May raise `IllegalMove`."""
     try:
         return JOB_MOVES[state, event]
     except KeyError:
@@ -155,5 +154,5 @@ def move_job(state: JobState | None, event: JobEvent) -> JobState | None:
 def _illegal(noun: str, state: str | None, event: str) -> IllegalMove:
     described = f"that is {state}" if state else "that does not exist"
     return IllegalMove(
-        f"a {noun} {described} cannot meet the event '{event}'", state=state, event=event
+        f"the event '{event}' is not allowed for a {noun} {described}", state=state, event=event
     )

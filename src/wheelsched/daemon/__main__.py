@@ -1,29 +1,33 @@
-"""`python -m wheelsched.daemon`: one shard or one API, as the process at the other end says."""
+"""`python -m wheelsched.daemon`: runs one shard or one API, as assigned by the parent process."""
 
 import sys
 from functools import partial
+from uuid import UUID
 
 from wheelsched.daemon.api import ApiDaemonConfig, run_api
-from wheelsched.daemon.line import Failed, Ready, read_assignment, send
-from wheelsched.daemon.opening import run_role
+from wheelsched.daemon.bootstrap import run_role
+from wheelsched.daemon.child_channel import Failed, Joining, Ready, read_assignment, send
 from wheelsched.daemon.shard import ShardDaemonConfig, run_shard
 from wheelsched.errors import WheelschedError, first_of
 from wheelsched.logs import write_logs
 
 
 def main() -> int:
-    """Does what it is told, and gives the exit code."""
+    """Runs the assigned role and returns the exit code."""
     assignment = read_assignment()
     write_logs(assignment.log_level)
 
-    def tell(address: str) -> None:
+    def report_ready(address: str) -> None:
         send(Ready(address))
+
+    def report_joining(shard_id: UUID) -> None:
+        send(Joining(shard_id))
 
     match assignment.role:
         case ShardDaemonConfig() as config:
-            role = partial(run_shard, config, tell)
+            role = partial(run_shard, config, report_ready, report_joining)
         case ApiDaemonConfig() as config:
-            role = partial(run_api, config, tell)
+            role = partial(run_api, config, report_ready)
     try:
         run_role(role())
     except (WheelschedError, ExceptionGroup) as error:

@@ -1,10 +1,10 @@
-"""A checkup of a database and of the shards on it, as `wheelsched doctor` tells it.
+"""Checks of a database and its shards, for `wheelsched doctor`.
 
-Invariant: nothing is changed: what is sent is read back and forgotten.
+Invariant: nothing is changed; the test hint has no effect.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from enum import StrEnum
 from typing import Final
@@ -14,45 +14,51 @@ from msgspec import Struct
 
 from wheelsched.clock import SystemClock
 from wheelsched.config import StoreConfig
-from wheelsched.core.duration import MILLISECOND, SECOND
 from wheelsched.core.overdue import lateness_of
 from wheelsched.core.partition import PARTITIONS
 from wheelsched.daemon.database import Operator, open_operator, read_schema
 from wheelsched.errors import StoreError, StoreUnavailable
 from wheelsched.ports import Hint
-from wheelsched.store.database import Database
-from wheelsched.store.hints import PostgresHints, hint
+from wheelsched.store.connections.database import Database
+from wheelsched.store.for_shard.hints import PostgresHints, hint
+from wheelsched.store.schema.replication import Replication, read_replication
+from wheelsched.values.duration import MILLISECOND, SECOND
+from wheelsched.wire.instant import instant
 
-NO_JOB: Final = UUID(int=0)  # a hint for it makes a shard read a job that is not there
+NO_JOB: Final = UUID(int=0)  # no such job, so a hint for it has no effect
 SLOW_US: Final = 50 * MILLISECOND
 HINT_TIMEOUT_S: Final = 5
 CLOCK_APART_US: Final = SECOND
+LOSS_ADVICE: Final = (
+    "jobs, changes and outcomes that were committed shortly before are lost: apply your job files "
+    "again and repeat recent changes"
+)
 
 
-class Verdict(StrEnum):
-    """How something is."""
+class Health(StrEnum):
+    """The result of a check."""
 
-    FINE = "ok"
-    POOR = "warning"
-    BAD = "failed"
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """What was looked at, how it is, and what to do about it."""
+    """What was checked, its result, and what to do about it."""
 
     subject: str
-    verdict: Verdict = Verdict.FINE
+    verdict: Health = Health.OK
     detail: str
     advice: str | None = None
 
 
 async def check_database(url: str) -> list[Finding]:
-    """Everything that can be asked of a database; the first that is bad ends it."""
+    """Runs all checks on a database; stops at the first failure."""
     found = []
     async with aclosing(_findings(url)) as findings:
         async for finding in findings:
             found.append(finding)
-            if finding.verdict is Verdict.BAD:
+            if finding.verdict is Health.FAILED:
                 break
     return found
 
@@ -64,28 +70,30 @@ async def _findings(url: str) -> AsyncGenerator[Finding, None]:
             yield await _check_round_trip(operator)
             yield _check_clock(operator)
             yield await _check_leases(operator)
+            yield await _check_links(operator)
             yield await _check_arming(operator)
+            yield await _check_replication(operator)
             yield await _check_drafts(operator)
         yield await _check_hints(url)
     except StoreError as error:
         yield Finding(
             subject="database",
-            verdict=Verdict.BAD,
+            verdict=Health.FAILED,
             detail=_reason(error),
-            advice="check that it runs, the address, the password and the rights of the account",
+            advice="check that the server runs, and the URL, password and privileges",
         )
 
 
 def _reason(error: StoreError) -> str:
-    """Why the database does not answer; nothing was written, so there is nothing to send again."""
+    """Why the database did not respond. Unlike the error's message, it does not mention writes."""
     if isinstance(error, StoreUnavailable) and (cause := error.__cause__) is not None:
-        return f"does not answer: {str(cause) or type(cause).__name__}"
+        return f"unreachable: {str(cause) or type(cause).__name__}"
     return str(error)
 
 
 def _finding(subject: str, detail: str, advice: str | None) -> Finding:
-    """What is fine, unless there is something to do about it."""
-    verdict = Verdict.FINE if advice is None else Verdict.POOR
+    """A finding that is a warning if there is advice."""
+    verdict = Health.OK if advice is None else Health.WARNING
     return Finding(subject=subject, verdict=verdict, detail=detail, advice=advice)
 
 
@@ -94,28 +102,30 @@ async def _check_schema(url: str) -> Finding:
     if schema.pending:
         return Finding(
             subject="schema",
-            verdict=Verdict.BAD,
-            detail=f"lacks {', '.join(schema.pending)}",
+            verdict=Health.FAILED,
+            detail=f"pending migrations: {', '.join(schema.pending)}",
             advice="run `wheelsched db migrate --database-url …`",
         )
-    return Finding(subject="schema", detail=f"current: {schema.applied[-1]}")
+    return Finding(subject="schema", detail=f"up to date: {schema.applied[-1]}")
 
 
 async def _check_round_trip(operator: Operator) -> Finding:
     error_us = operator.clock.error_us
-    detail = f"answers; a round trip takes {2 * error_us / MILLISECOND:.1f} ms at best"
+    detail = f"reachable; the fastest round trip took {2 * error_us / MILLISECOND:.1f} ms"
     advice = None
     if 2 * error_us > SLOW_US:
-        advice = "run the shards nearer to it: no run is on time by less than half of that"
+        advice = (
+            "run the shards closer to the database; half of this adds to the lateness of every run"
+        )
     return _finding("database", detail, advice)
 
 
 def _check_clock(operator: Operator) -> Finding:
     apart_us = operator.clock.now_us() - SystemClock.wall_us()
-    detail = f"the database's is {apart_us / MILLISECOND:+,.1f} ms from this machine's"
+    detail = f"the database clock differs by {apart_us / MILLISECOND:+,.1f} ms from this machine's"
     advice = None
     if abs(apart_us) > CLOCK_APART_US:
-        advice = "runs are due by the database's; let NTP set both, or workers refuse signatures"
+        advice = "runs follow the database clock; sync both with NTP, or workers reject signatures"
     return _finding("clock", detail, advice)
 
 
@@ -130,19 +140,35 @@ async def _check_leases(operator: Operator) -> Finding:
     if not living:
         return Finding(
             subject="leases",
-            verdict=Verdict.BAD,
+            verdict=Health.FAILED,
             detail=detail,
-            advice="start a shard with `wheelsched shard --database-url …`: nothing fires now",
+            advice="start one with `wheelsched shard --database-url …`; without it no job fires",
         )
     advice = None
     if expired or free:
         detail = f"{detail}, {len(expired)} leases have expired"
-        advice = "ask again in ten seconds; if it stays so, look into the logs of the shards"
+        advice = "check again in ten seconds; if it persists, see the logs of the shards"
     return _finding("leases", detail, advice)
 
 
+async def _check_links(operator: Operator) -> Finding:
+    """Checks that the API reaches the shards to hand their runs to workers that pull."""
+    survey = await operator.stores.leases.survey()
+    living = {shard.shard_id for shard in survey.shards if not shard.is_expired}
+    linked = living & {shard.shard_id for shard in await operator.stores.links.shards()}
+    if not linked:
+        detail = (
+            "no shard accepts links; workers that pull need `wheelsched shard --link HOST:PORT`"
+        )
+        return Finding(subject="links", detail=detail)
+    advice = None
+    if linked != living:
+        advice = "start the others with --link HOST:PORT too; their runs for queues wait"
+    return _finding("links", f"{len(linked)} of {len(living)} shards accept links", advice)
+
+
 async def _check_arming(operator: Operator) -> Finding:
-    """Timers and retries that are due are armed, in every partition."""
+    """Checks that due timers are armed in every partition."""
     unarmed = await operator.stores.timers.oldest_unarmed(range(PARTITIONS))
     now_us = operator.clock.now_us()
     late = lateness_of(unarmed, now_us)
@@ -154,27 +180,71 @@ async def _check_arming(operator: Operator) -> Finding:
     shards = ", ".join(sorted(str(owner) if owner else "no shard" for owner in owners))
     return Finding(
         subject="arming",
-        verdict=Verdict.BAD,
+        verdict=Health.FAILED,
         detail=f"{late}; {len(stuck)} partitions are late, owned by {shards}",
-        advice="jobs in these partitions do not fire: look into the logs of their shards for "
-        "sweep.slow, store.awaited and job.set_aside, and restart a shard that does not recover",
+        advice="jobs in these partitions do not fire; search the logs of their shards for "
+        "database.went_back, sweep.slow, store.retried and job.set_aside, and restart a shard that "
+        "does not recover",
     )
 
 
+async def _check_replication(operator: Operator) -> Finding:
+    """Checks whether committed data was lost, and whether a failover could lose some."""
+    survey = await operator.stores.leases.survey()
+    replication = await read_replication(operator.database)
+    went_back_us = [shard.went_back_at_us for shard in survey.shards if shard.went_back_at_us]
+    return assess_replication(replication, went_back_us)
+
+
+def assess_replication(replication: Replication, went_back_us: Sequence[int]) -> Finding:
+    """The finding about replication. `went_back_us` are the times at which shards noticed that the
+    database had lost committed data."""
+    detail = _describe_replication(replication)
+    advice = None
+    if went_back_us:
+        detail = (
+            f"{_count(len(went_back_us), 'shard')} noticed that the database went back to an older "
+            f"state, last at {instant(max(went_back_us)).isoformat(timespec='seconds')}; {detail}"
+        )
+        advice = LOSS_ADVICE
+        if not replication.is_synchronous:
+            advice = f"{advice}; use synchronous replication to lose nothing at a failover"
+    elif replication.standbys and not replication.is_synchronous:
+        advice = (
+            "a failover loses what the standby has not received; "
+            "set synchronous_standby_names, or synchronous_mode in Patroni"
+        )
+    return _finding("replication", detail, advice)
+
+
+def _describe_replication(replication: Replication) -> str:
+    if not replication.standbys:
+        return "no standby is connected"
+    mode = "synchronous" if replication.is_synchronous else "asynchronous"
+    lag = (
+        "" if replication.lag_bytes is None else f", at most {replication.lag_bytes:,} bytes behind"
+    )
+    return f"{mode}, {_count(replication.standbys, 'standby')}{lag}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 async def _check_drafts(operator: Operator) -> Finding:
-    """Jobs that applications scheduled in transactions of their own."""
+    """Checks the jobs that applications scheduled in SQL."""
     refused, waiting = await operator.grants.count_drafts()
-    detail = f"{refused} that applications scheduled are refused, {waiting} wait to be planned"
+    detail = f"{refused} jobs scheduled in SQL are refused, {waiting} wait to be planned"
     advice = None
     if waiting:
-        advice = "look into the logs of the shards: planning takes a moment, at most a minute"
+        advice = "planning takes at most a minute; if it persists, see the logs of the shards"
     elif refused:
-        advice = "`wheelsched job list --state refused` names them, `job get` says why"
+        advice = "list them with `wheelsched job list --state refused`; `job get` shows the reason"
     return _finding("jobs", detail, advice)
 
 
 async def _check_hints(url: str) -> Finding:
-    """Sends a hint, and waits for it to come back."""
+    """Sends a hint and waits for it to come back."""
     arrived = asyncio.Event()
 
     def receive(received: Hint) -> None:
@@ -196,10 +266,10 @@ async def _check_hints(url: str) -> Finding:
         except TimeoutError:
             return Finding(
                 subject="hints",
-                verdict=Verdict.POOR,
+                verdict=Health.WARNING,
                 detail=f"none arrived within {HINT_TIMEOUT_S} s",
-                advice="connect to Postgres itself: a pooler in transaction mode drops NOTIFY. "
-                "Without it changes are seen once a minute",
+                advice="connect to Postgres directly: a pooler in transaction mode drops NOTIFY, "
+                "and then changes take up to a minute",
             )
         took_ms = (machine.now_ns() - sent_ns) / 1_000_000
-    return Finding(subject="hints", detail=f"arrive; this one took {took_ms:.1f} ms")
+    return Finding(subject="hints", detail=f"a hint took {took_ms:.1f} ms")

@@ -1,7 +1,6 @@
-"""What an operator asks of a database itself, without an API before it.
+"""Operator commands that run directly on a database, without an API.
 
-Invariant: whoever is asked for here is the owner of the schema; no statement of a shard or of the
-API goes this way.
+Invariant: they connect as the owner of the schema, unlike the statements of a shard or the API.
 """
 
 from collections.abc import AsyncIterator
@@ -10,27 +9,28 @@ from random import SystemRandom
 from typing import Final, TypeVar
 from uuid import UUID
 
-import asyncpg
 from msgspec import Struct
 
-from wheelsched.api.operation import Answer, Call, NoQuery
-from wheelsched.api.surroundings import Surroundings
-from wheelsched.api.tenants import Tenants, tenant_answer
-from wheelsched.api.tokens import Tokens, token_answer
+from wheelsched.api.environment import Environment
+from wheelsched.api.http.operation import ApiResponse, Call, NoQuery
+from wheelsched.api.resources.tenants import Tenants, tenant_answer
+from wheelsched.api.resources.tokens import Tokens, token_answer
 from wheelsched.clock import DatabaseClock, SystemClock
 from wheelsched.config import StoreConfig
 from wheelsched.daemon.api import LOCAL_TENANT_ID
-from wheelsched.daemon.opening import open_clock
+from wheelsched.daemon.bootstrap import open_clock
 from wheelsched.errors import TenantNotFound
 from wheelsched.ports import Caller, Stores, Tenant
-from wheelsched.store.connection import Connection
-from wheelsched.store.database import Database
-from wheelsched.store.failure import named_failures
-from wheelsched.store.grants import Grants
-from wheelsched.store.migrate import known_migrations, migrate, pending
+from wheelsched.store.connections.connect import Connector
+from wheelsched.store.connections.connection import Connection
+from wheelsched.store.connections.database import Database
+from wheelsched.store.connections.failure import translated_errors
+from wheelsched.store.connections.session import Session
+from wheelsched.store.for_api.grants import Grants
 from wheelsched.store.postgres import PostgresStore
-from wheelsched.store.retention import Retention
-from wheelsched.store.settings import Settings, change_settings, read_settings
+from wheelsched.store.schema.migrate import known_migrations, migrate, pending
+from wheelsched.store.schema.retention import Retention
+from wheelsched.store.schema.settings import Settings, change_settings, read_settings
 from wheelsched.wire.instant import instant
 from wheelsched.wire.tenant import (
     GrantAnswer,
@@ -43,8 +43,12 @@ from wheelsched.wire.tenant import (
     TokenRequest,
 )
 
-CONNECT_TIMEOUT_S: Final = 10
-COMMAND_TIMEOUT_S: Final = 600  # of one migration, which may rewrite a table
+CONNECT_TIMEOUT_MS: Final = 10_000
+CLOSE_TIMEOUT_S: Final = 2
+SESSION: Final = Session(
+    name="wheelsched-operator",
+    command_timeout_ms=600_000,  # per migration, which may rewrite a table
+)
 ACTOR: Final = "command line"
 PAGE: Final = 500
 
@@ -52,24 +56,34 @@ Body = TypeVar("Body")
 
 
 class SchemaStatus(Struct, frozen=True, kw_only=True):
-    """Which migrations a database has, and which it lacks; its settings, once it has them all."""
+    """Applied and pending migrations; the settings, if none is pending."""
 
     applied: list[str]
     pending: list[str]
     settings: Settings | None = None
 
 
-async def migrate_database(url: str) -> list[str]:
-    """Brings a database to the program's schema; gives the names of what it lacked."""
+class MigrationReport(Struct, frozen=True, kw_only=True):
+    """The names of the applied migrations, and the statements that repaired roles and rights."""
+
+    applied: list[str]
+    repaired: list[str]
+
+
+async def migrate_database(url: str) -> MigrationReport:
+    """Applies pending migrations, and repairs roles and rights."""
     async with _connected(url) as connection:
-        names = [f"{applied.number:04}_{applied.name}" for applied in await migrate(connection)]
+        migrated = await migrate(connection)
     async with await Database.open(StoreConfig(url=url, role="owner")) as database:
         await Retention(database).make_days_ahead()
-    return names
+    return MigrationReport(
+        applied=[f"{each.number:04}_{each.name}" for each in migrated.applied],
+        repaired=migrated.repaired,
+    )
 
 
 async def read_schema(url: str) -> SchemaStatus:
-    """What `migrate_database` has done, and would do."""
+    """The applied and pending migrations."""
     async with _connected(url) as connection:
         missing = {migration.number for migration in await pending(connection)}
         settings = None if missing else await read_settings(connection)
@@ -82,7 +96,7 @@ async def read_schema(url: str) -> SchemaStatus:
 
 
 async def change_database_settings(url: str, changes: dict[str, int]) -> Settings:
-    """Changes the settings that are given, and gives all of them."""
+    """Changes the given settings and returns all of them."""
     async with await Database.open(StoreConfig(url=url, role="owner", connections=1)) as database:
         return await change_settings(database, ACTOR, changes)
 
@@ -94,50 +108,53 @@ async def read_database_settings(url: str) -> Settings:
 
 
 class Operator:
-    """Tenants and tokens, by the same rules as over the API."""
+    """Manages tenants and tokens by the same rules as the API."""
 
-    def __init__(self, stores: Stores, grants: Grants, clock: DatabaseClock) -> None:
+    def __init__(
+        self, database: Database, stores: Stores, grants: Grants, clock: DatabaseClock
+    ) -> None:
+        self.database = database
         self.stores = stores
         self.grants = grants
         self.clock = clock
-        surroundings = Surroundings(
+        environment = Environment(
             clock=SystemClock(), now_us=clock.now_us, random=SystemRandom(), metrics=str
         )
-        self._tenants = Tenants(stores.tenants, surroundings)
+        self._tenants = Tenants(stores.tenants, environment)
         self._tokens = Tokens(stores.tenants)
 
     async def create_tenant(self, request: TenantRequest) -> TenantAnswer:
-        answer = await self._tenants.create(self._call(request))
-        return _body(answer, TenantAnswer)
+        response = await self._tenants.create(self._call(request))
+        return _body(response, TenantAnswer)
 
     async def list_tenants(self) -> list[TenantAnswer]:
         return [tenant_answer(tenant) async for tenant in self._all_tenants()]
 
     async def update_tenant(self, tenant_id: UUID, changes: TenantChanges) -> TenantAnswer:
-        answer = await self._tenants.edit(self._call(changes, tenant_id=str(tenant_id)))
-        return _body(answer, TenantAnswer)
+        response = await self._tenants.edit(self._call(changes, tenant_id=str(tenant_id)))
+        return _body(response, TenantAnswer)
 
     async def rotate_secret(self, tenant_id: UUID, request: RotateRequest) -> TenantAnswer:
-        answer = await self._tenants.rotate_secret(self._call(request, tenant_id=str(tenant_id)))
-        return _body(answer, TenantAnswer)
+        response = await self._tenants.rotate_secret(self._call(request, tenant_id=str(tenant_id)))
+        return _body(response, TenantAnswer)
 
     async def read_secrets(self, tenant_id: UUID) -> tuple[str, ...]:
-        """What the callbacks of a tenant are signed with, newest first."""
+        """The signing secrets of a tenant, newest first."""
         for tenant in await self.stores.tenants.read([tenant_id]):
             return tenant.secrets
         raise TenantNotFound
 
     async def create_token(self, request: TokenRequest) -> TokenAnswer:
-        answer = await self._tokens.add(self._call(request))
-        return _body(answer, TokenAnswer)
+        response = await self._tokens.add(self._call(request))
+        return _body(response, TokenAnswer)
 
     async def list_tokens(self, tenant_id: UUID | None) -> list[TokenAnswer]:
         tokens = await self.stores.tenants.list_tokens(tenant_id or LOCAL_TENANT_ID)
         return [token_answer(token) for token in tokens]
 
     async def revoke_token(self, token_id: str) -> TokenAnswer:
-        answer = await self._tokens.revoke(self._call(None, token_id=token_id))
-        return _body(answer, TokenAnswer)
+        response = await self._tokens.revoke(self._call(None, token_id=token_id))
+        return _body(response, TokenAnswer)
 
     async def grant(self, tenant_id: UUID, database_role: str) -> None:
         await self.grants.grant(ACTOR, tenant_id, database_role)
@@ -175,31 +192,26 @@ class Operator:
 
 @asynccontextmanager
 async def open_operator(url: str) -> AsyncIterator[Operator]:
-    """An operator at a database whose schema is the program's."""
+    """An operator on a database with an up-to-date schema."""
     async with await Database.open(StoreConfig(url=url, role="owner", connections=2)) as database:
         stores = PostgresStore(database)
         clock = await open_clock(SystemClock(), stores.leases)
-        yield Operator(stores, Grants(database), clock)
+        yield Operator(database, stores, Grants(database), clock)
 
 
 Answered = TypeVar("Answered")
 
 
-def _body(answer: Answer, kind: type[Answered]) -> Answered:
-    assert isinstance(answer.body, kind)
-    return answer.body
+def _body(response: ApiResponse, kind: type[Answered]) -> Answered:
+    assert isinstance(response.body, kind)
+    return response.body
 
 
 @asynccontextmanager
 async def _connected(url: str) -> AsyncIterator[Connection]:
-    with named_failures():
-        connection = await asyncpg.connect(
-            url,
-            timeout=CONNECT_TIMEOUT_S,
-            command_timeout=COMMAND_TIMEOUT_S,
-            server_settings={"application_name": "wheelsched-operator"},
-        )
+    with translated_errors():
+        connection = await Connector(url, CONNECT_TIMEOUT_MS).connect(SESSION)
         try:
             yield connection
         finally:
-            await connection.close()
+            await connection.close(timeout=CLOSE_TIMEOUT_S)

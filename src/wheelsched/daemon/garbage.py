@@ -1,13 +1,12 @@
-"""Garbage that reference counts do not free, collected in small steps.
+"""Collects cyclic garbage in small steps.
 
-Invariant: while this runs nothing is collected behind our back. What is new is looked at in every
-step, while it is little. What has grown old is looked at once, when the process has become larger
-than it ever was, by a quarter, and then not for long: what of that becomes garbage later stays, and
-is less than the process had already.
+Invariant: automatic collection is off while this runs. Each step collects the young generation
+while it is small. All objects are collected only when the process has grown by a quarter over its
+peak, and then frozen. That waits while the process is busy, but not for long. Frozen objects that
+become garbage later are not freed; they are less than what the process already used.
 
-Left alone the interpreter collects when many more objects were made than dropped. In a steady flow
-that comes seldom, and then it looks at everything that was made since: the loop stands still for
-hundreds of milliseconds.
+Automatic collection runs when many more objects were created than freed. At a steady load that is
+rare, and then it stops the event loop for hundreds of milliseconds.
 """
 
 import gc
@@ -19,12 +18,13 @@ from wheelsched.ports import Clock
 
 STEP_NS: Final = 50_000_000
 GROWTH: Final = 1.25
-REST: Final = 1_000  # what is old is not looked at for so many times what it took
+PAUSE_FACTOR: Final = 1_000  # full collections pause for this many times their duration
+LONGEST_DELAY_NS: Final = 10_000_000_000  # of a full collection, because the process is busy
 NEW, ALL = 0, 2  # generations
 
 
 def largest() -> int:
-    """How much memory the process has had at most. The unit is the system's."""
+    """The peak memory of the process, in the system's unit."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
@@ -36,15 +36,18 @@ class Collector:
         clock: Clock,
         collect: Callable[[int], int] = gc.collect,
         size: Callable[[], int] = largest,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._clock = clock
         self._collect = collect
         self._size = size
+        self._is_busy = is_busy
+        self._busy_since_ns: int | None = None  # while a full collection is delayed
         self._collected_size = 0
-        self._rests_until_ns = 0
+        self._paused_until_ns = 0
 
     async def run(self) -> None:
-        """Collects until it is cancelled."""
+        """Collects until cancelled."""
         self._collect_all()
         gc.disable()
         try:
@@ -56,16 +59,25 @@ class Collector:
 
     def _step(self) -> None:
         has_grown = self._size() > self._collected_size * GROWTH
-        if has_grown and self._clock.now_ns() >= self._rests_until_ns:
+        now_ns = self._clock.now_ns()
+        if has_grown and now_ns >= self._paused_until_ns and not self._is_delayed(now_ns):
             self._collect_all()
         else:
             self._collect(NEW)
 
+    def _is_delayed(self, now_ns: int) -> bool:
+        if not self._is_busy():
+            return False
+        if self._busy_since_ns is None:
+            self._busy_since_ns = now_ns
+        return now_ns - self._busy_since_ns < LONGEST_DELAY_NS
+
     def _collect_all(self) -> None:
-        """Looks at everything that was not looked at so before: so it takes as long as it grew."""
+        """Collects everything that is not frozen, so it takes as long as the process has grown."""
         began_ns = self._clock.now_ns()
         self._collect(ALL)
+        self._busy_since_ns = None
         gc.freeze()
         ended_ns = self._clock.now_ns()
-        self._rests_until_ns = ended_ns + REST * (ended_ns - began_ns)
+        self._paused_until_ns = ended_ns + PAUSE_FACTOR * (ended_ns - began_ns)
         self._collected_size = self._size()

@@ -1,8 +1,8 @@
-"""Several processes as one: started together, kept alive, stopped together.
+"""Supervises several child processes: starts, restarts and stops them together.
 
-Invariant: none of them outlives the process that started it, however that ended. One that dies
-after it had been ready is started again, after a pause that grows; one that was never ready ends
-the whole, since the next one would fare no better.
+Invariant: no child outlives its parent, however that ends. A child that dies after it was ready is
+restarted with a growing backoff; one that was never ready fails the whole, because a restart would
+not help. The leases of a child that was waited for are ended at once.
 """
 
 import asyncio
@@ -11,29 +11,41 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
+from uuid import UUID
 
 import msgspec
 import structlog
+from msgspec import Struct
 
 from wheelsched.clock import SystemClock
-from wheelsched.daemon.line import Assignment, Failed, Ready, Reply
-from wheelsched.daemon.opening import heed_signals
+from wheelsched.daemon.bootstrap import stop_on_signals
+from wheelsched.daemon.certificates import Certifier
+from wheelsched.daemon.child_channel import Assignment, Failed, Joining, Ready, read_reply
+from wheelsched.daemon.parent import STOP_FROM_PARENT, ShardRecord
 from wheelsched.errors import ProcessFailed, ProcessSlow
 
 log = structlog.get_logger("wheelsched.daemon")
 
-FIRST_PAUSE_NS: Final = 500_000_000
-LONGEST_PAUSE_NS: Final = 30_000_000_000
-STEADY_NS: Final = 60_000_000_000  # who ran as long has earned a short pause again
-STOP_TIMEOUT_S: Final = 45  # a little longer than a shard may take to drain
+INITIAL_BACKOFF_NS: Final = 500_000_000
+MAX_BACKOFF_NS: Final = 30_000_000_000
+STEADY_NS: Final = 60_000_000_000  # after this long, the backoff is reset
+STOP_TIMEOUT_S: Final = 45  # slightly longer than a shard takes to drain
 START_TIMEOUT_S: Final = 60
 
 
+class Ended(Struct, frozen=True):
+    """A process that was waited for, and the ids under which it had joined the shards."""
+
+    code: int
+    shard_ids: tuple[UUID, ...]
+
+
 class Child:
-    """A process at the other end of a line, and the ones that come after it."""
+    """A child process and its restarts."""
 
     def __init__(self, name: str, assignment: Assignment) -> None:
         self.name = name
@@ -47,10 +59,13 @@ class Child:
     def process_id(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    async def live(self) -> int:
-        """One life, from its start to its end; gives its exit code."""
+    async def run(self) -> Ended:
+        """Starts the process and waits for its end."""
         self._failure = None
-        # A session of its own: Ctrl-C on a terminal is for the parent, who passes it on once.
+        shard_ids: deque[UUID] = deque(
+            maxlen=ShardRecord.MOST_IDS
+        )  # of this process, not of the next one
+        # In its own session, so that Ctrl-C reaches only the parent, which forwards it once.
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -64,27 +79,25 @@ class Child:
         assert self._process.stdout is not None
         self._process.stdin.write(msgspec.json.encode(self._assignment) + b"\n")
         async for line in self._process.stdout:
-            self._heed(line)
-        return await self._process.wait()
+            self._handle_line(line, shard_ids)
+        return Ended(await self._process.wait(), tuple(shard_ids))
 
-    def refuse_early_end(self) -> None:
-        """Raises why it ended, if it was never ready."""
+    def raise_if_never_ready(self) -> None:
+        """Raises the reason if the process ended before it was ready."""
         if self._failure is not None and not self.ready.is_set():
             raise self._failure.to_error()
         if not self.ready.is_set():
-            raise ProcessFailed(f"{self.name} ended before it was ready; its log says why")
+            raise ProcessFailed(f"{self.name} exited before it was ready; see its log")
 
     def send_signal(self, number: signal.Signals) -> None:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
-    def _heed(self, line: bytes) -> None:
-        try:
-            reply = msgspec.json.decode(line, type=Reply)
-        except msgspec.DecodeError:
-            return  # of a library that prints
-        match reply:
+    def _handle_line(self, line: bytes, shard_ids: deque[UUID]) -> None:
+        match read_reply(line):
+            case Joining(shard_id):
+                shard_ids.append(shard_id)
             case Ready(address):
                 self.address = address
                 self.ready.set()
@@ -94,30 +107,31 @@ class Child:
 
 
 class Processes:
-    """The children of this process; `running` starts them and stops them."""
+    """The children of this process."""
 
-    def __init__(self, children: Sequence[Child]) -> None:
+    def __init__(self, children: Sequence[Child], certifier: Certifier) -> None:
         self.children = children
+        self._certifier = certifier
         self._machine = SystemClock()
         self._stopping = asyncio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keeps the children alive meanwhile, and then stops them in good order."""
-        async with asyncio.TaskGroup() as tasks:
-            keeping = [tasks.create_task(self._keep(child)) for child in self.children]
+        """Supervises the children during the block, then stops them gracefully."""
+        async with self._certifier.running(), asyncio.TaskGroup() as tasks:
+            supervising = [tasks.create_task(self._supervise(child)) for child in self.children]
             try:
                 yield
                 self._stopping.set()
-                self._signal_all(signal.SIGTERM)
-                await asyncio.wait(keeping, timeout=STOP_TIMEOUT_S)
+                self._signal_all(STOP_FROM_PARENT)
+                await asyncio.wait(supervising, timeout=STOP_TIMEOUT_S)
             finally:
                 self._stopping.set()
                 self._signal_all(signal.SIGKILL)
-                for task in keeping:
+                for task in supervising:
                     task.cancel()
 
-    async def are_ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Returns when every child has been ready once."""
         for child in self.children:
             try:
@@ -125,33 +139,36 @@ class Processes:
                     await child.ready.wait()
             except TimeoutError as error:
                 raise ProcessSlow(
-                    f"{child.name} was not ready after {START_TIMEOUT_S} s; its log says why"
+                    f"{child.name} was not ready after {START_TIMEOUT_S} s; see its log"
                 ) from error
 
-    async def _keep(self, child: Child) -> None:
-        pause_ns = FIRST_PAUSE_NS
+    async def _supervise(self, child: Child) -> None:
+        backoff_ns = INITIAL_BACKOFF_NS
         while not self._stopping.is_set():
             started_ns = self._machine.now_ns()
-            code = await child.live()
+            ended = await child.run()
+            self._certifier.certify(ended.shard_ids)
             if self._stopping.is_set():
                 return
-            child.refuse_early_end()
+            child.raise_if_never_ready()
             if self._machine.now_ns() - started_ns > STEADY_NS:
-                pause_ns = FIRST_PAUSE_NS
-            log.warning("process.ended", process=child.name, code=code, again_ns=pause_ns)
+                backoff_ns = INITIAL_BACKOFF_NS
+            log.warning(
+                "process.ended", process=child.name, code=ended.code, restart_in_ns=backoff_ns
+            )
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_ns / 1_000_000_000):
+                async with asyncio.timeout(backoff_ns / 1_000_000_000):
                     await self._stopping.wait()
-            pause_ns = min(pause_ns * 2, LONGEST_PAUSE_NS)
+            backoff_ns = min(backoff_ns * 2, MAX_BACKOFF_NS)
 
     def _signal_all(self, number: signal.Signals) -> None:
         for child in self.children:
             child.send_signal(number)
 
 
-async def run_processes(children: Sequence[Child]) -> None:
-    """Runs the children until SIGTERM or SIGINT; a second one ends them at once."""
+async def run_processes(children: Sequence[Child], certifier: Certifier) -> None:
+    """Runs the children until SIGTERM or SIGINT; a second signal ends them at once."""
     stopping = asyncio.Event()
-    heed_signals(stopping)
-    async with Processes(children).running():
+    stop_on_signals(stopping)
+    async with Processes(children, certifier).running():
         await stopping.wait()

@@ -1,7 +1,7 @@
-"""Everything at once: an embedded Postgres, shards and the API, as one tree of processes.
+"""Runs an embedded Postgres, shards and the API as one process tree.
 
-Invariant: all of it ends with this process. In good order the API and the shards end first, and
-the database after them; killed, this process drops the lines that the others hold on to.
+Invariant: everything ends with this process. On a graceful stop, the API and the shards end before
+the database; if this process is killed, the children notice that their pipes closed.
 """
 
 import asyncio
@@ -19,32 +19,34 @@ from wheelsched.config import (
     ApiConfig,
     DispatchConfig,
     EmbeddedConfig,
+    LinkConfig,
     ProbeConfig,
     ShardConfig,
     StoreConfig,
 )
 from wheelsched.daemon.api import LOCAL_TENANT_ID, ApiDaemonConfig, open_local_tenant
+from wheelsched.daemon.bootstrap import open_clock, stop_on_signals
+from wheelsched.daemon.certificates import Certifier
+from wheelsched.daemon.child_channel import Assignment
 from wheelsched.daemon.database import migrate_database
-from wheelsched.daemon.line import Assignment
-from wheelsched.daemon.listeners import with_own
-from wheelsched.daemon.opening import heed_signals, open_clock
+from wheelsched.daemon.listeners import with_api_listeners, with_own_listener
 from wheelsched.daemon.processes import START_TIMEOUT_S, Child, Processes
 from wheelsched.daemon.shard import ShardDaemonConfig
+from wheelsched.embedded.postgres import EmbeddedPostgres
 from wheelsched.errors import ProcessSlow
 from wheelsched.logs import LogLevel
 from wheelsched.ports import LeaseStore
-from wheelsched.store.database import Database
-from wheelsched.store.embedded import EmbeddedPostgres
+from wheelsched.store.connections.database import Database
 from wheelsched.store.postgres import PostgresStore
 
 log = structlog.get_logger("wheelsched.daemon")
 
-LOOK_NS: Final = 100_000_000
-BESIDE_SHARDS: Final = 5  # the niceness of an API that shares a machine with them
+POLL_NS: Final = 100_000_000
+API_NICENESS: Final = 5  # the API yields to the shards on the same machine
 
 
 class UpConfig(Struct, frozen=True, kw_only=True):
-    """What is started, and how."""
+    """What to start, and how."""
 
     embedded: EmbeddedConfig = EmbeddedConfig()
     api: ApiConfig = ApiConfig(auth="loopback")
@@ -55,20 +57,21 @@ class UpConfig(Struct, frozen=True, kw_only=True):
 
 
 class Stack(Struct, frozen=True, kw_only=True):
-    """What is running. `secret` signs the callbacks of this machine's own jobs."""
+    """A running stack. `secret` signs the callbacks of the local tenant."""
 
     url: str
+    grpc: str | None  # HOST:PORT
     secret: str
-    is_secret_new: bool  # made by this start, so that nobody has seen it
+    is_secret_new: bool  # created by this start, so it has to be shown
     database_url: str
     api: Child
     shards: tuple[Child, ...]
 
 
 async def run_up(config: UpConfig, on_ready: Callable[[Stack], None]) -> None:
-    """Runs everything until SIGTERM or SIGINT; a second one ends it at once."""
+    """Runs everything until SIGTERM or SIGINT; a second signal ends it at once."""
     stopping = asyncio.Event()
-    heed_signals(stopping)
+    stop_on_signals(stopping)
     is_up = asyncio.Event()
 
     async def serve() -> None:
@@ -88,18 +91,21 @@ async def run_up(config: UpConfig, on_ready: Callable[[Stack], None]) -> None:
 
 @asynccontextmanager
 async def open_stack(config: UpConfig) -> AsyncIterator[Stack]:
-    """A running stack: every process is ready, and every partition has its shard."""
+    """A running stack: all processes are ready and all partitions have owners."""
+    config = replace(config, api=_with_ports(config.api))
     server = await asyncio.to_thread(EmbeddedPostgres.start, config.embedded)
     try:
         await migrate_database(server.url)
         secret, is_new = await _open_secret(server.url)
         api, shards = _children(config, server.url)
-        processes = Processes([api, *shards])
+        certifier = Certifier(StoreConfig(url=server.url, role="shard"), config.shard.lease_ttl_us)
+        processes = Processes([api, *shards], certifier)
         async with processes.running():
-            await processes.are_ready()
-            await _are_shared(server.url, len(shards))
+            await processes.wait_until_ready()
+            await _wait_until_partitions_owned(server.url, len(shards))
             yield Stack(
                 url=api.address,
+                grpc=None if config.api.grpc is None else config.api.grpc.address,
                 secret=secret,
                 is_secret_new=is_new,
                 database_url=server.url,
@@ -111,23 +117,24 @@ async def open_stack(config: UpConfig) -> AsyncIterator[Stack]:
 
 
 def _children(config: UpConfig, url: str) -> tuple[Child, list[Child]]:
-    told = _with_port(config.api)
-    own = [(told.host, told.port), ("127.0.0.1", config.embedded.port or 0)]
-    api_egress, shard_egress = told.egress, config.dispatch.egress
-    for host, port in own:
-        api_egress, shard_egress = (
-            with_own(egress, host, port) for egress in (api_egress, shard_egress)
+    api_config = config.api
+    api_egress, shard_egress = (
+        with_own_listener(
+            with_api_listeners(egress, api_config), "127.0.0.1", config.embedded.port or 0
         )
+        for egress in (api_config.egress, config.dispatch.egress)
+    )
     api = ApiDaemonConfig(
         store=StoreConfig(url=url, role="api"),
-        api=replace(told, egress=api_egress),
-        niceness=BESIDE_SHARDS,
+        api=replace(api_config, egress=api_egress),
+        niceness=API_NICENESS,
     )
     shard = ShardDaemonConfig(
         store=StoreConfig(url=url, role="shard"),
         shard=config.shard,
         dispatch=replace(config.dispatch, egress=shard_egress),
         probe=ProbeConfig(),
+        link=LinkConfig(),
     )
     level = config.log_level
     return Child("api", Assignment(role=api, log_level=level)), [
@@ -136,17 +143,23 @@ def _children(config: UpConfig, url: str) -> tuple[Child, list[Child]]:
     ]
 
 
-def _with_port(config: ApiConfig) -> ApiConfig:
-    """A port that is free, where any would do: the API that is started again has the same."""
-    if config.port:
-        return config
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    with socket.create_server((config.host, 0), family=family) as server:
-        return replace(config, port=server.getsockname()[1])
+def _with_ports(config: ApiConfig) -> ApiConfig:
+    """Picks free ports where none is set, so that a restarted API keeps its ports."""
+    grpc = config.grpc
+    if grpc is not None and not grpc.port:
+        config = replace(config, grpc=replace(grpc, port=_free_port(grpc.host)))
+    return config if config.port else replace(config, port=_free_port(config.host))
+
+
+def _free_port(host: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as server:
+        port: int = server.getsockname()[1]
+        return port
 
 
 async def _open_secret(url: str) -> tuple[str, bool]:
-    """The secret of the local tenant, and whether it was made just now."""
+    """The secret of the local tenant, and whether it was just created."""
     async with await Database.open(StoreConfig(url=url, role="api", connections=1)) as database:
         stores = PostgresStore(database)
         clock = await open_clock(SystemClock(), stores.leases)
@@ -155,25 +168,25 @@ async def _open_secret(url: str) -> tuple[str, bool]:
         return tenant.secrets[0], is_new
 
 
-async def _are_shared(url: str, shards: int) -> None:
-    """Returns when every partition has an owner, and every shard partitions.
+async def _wait_until_partitions_owned(url: str, shards: int) -> None:
+    """Returns when every partition has an owner and every shard owns some.
 
-    Another `up` on the same data has shards of its own.
+    Another `up` on the same data has its own shards.
     """
     config = StoreConfig(url=url, role="api", connections=1)
     async with await Database.open(config) as database:
         leases = PostgresStore(database).leases
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                while not await _is_shared(leases, shards):
-                    await SystemClock().sleep(LOOK_NS)
+                while not await _are_partitions_owned(leases, shards):
+                    await SystemClock().sleep(POLL_NS)
         except TimeoutError as error:
             raise ProcessSlow(
-                f"the shards did not share the partitions within {START_TIMEOUT_S} s"
+                f"the partitions were not distributed to the shards within {START_TIMEOUT_S} s"
             ) from error
 
 
-async def _is_shared(leases: LeaseStore, shards: int) -> bool:
+async def _are_partitions_owned(leases: LeaseStore, shards: int) -> bool:
     survey = await leases.survey()
     owners = {ownership.owner for ownership in survey.partitions}
     living = {shard.shard_id for shard in survey.shards if not shard.is_expired}

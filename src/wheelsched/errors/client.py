@@ -1,11 +1,11 @@
-"""What the API answers to its client."""
+"""Errors that the API client raises."""
 
 from wheelsched.errors.base import WheelschedError
 from wheelsched.errors.fields import InvalidField
 
 
 class ApiError(WheelschedError):
-    """the API did not do what was asked"""
+    """the API rejected the request"""
 
     def __init__(
         self,
@@ -17,66 +17,66 @@ class ApiError(WheelschedError):
     ) -> None:
         details = "".join(f"; {error.pointer}: {error}" for error in errors)
         super().__init__((message or type(self).__doc__ or "") + details)
-        self.status = status  # None: there was no answer
-        self.kind = kind  # the type of the problem
-        self.errors = errors  # what is wrong with the fields of the request, and where
+        self.status = status  # None: no response
+        self.kind = kind  # the `type` of the problem document
+        self.errors = errors  # the invalid fields of the request
 
 
 class InvalidRequest(ApiError):
-    """the API cannot use the request as it is"""
+    """the API could not process the request"""
 
 
 class NotAuthenticated(ApiError):
-    """the API knows no such token: set WHEELSCHED_TOKEN"""
+    """missing or unknown API token; set WHEELSCHED_TOKEN"""
 
 
 class NotAllowed(ApiError):
-    """the token does not allow this"""
+    """the token does not permit this operation"""
 
 
 class NotFound(ApiError):
-    """there is no such thing, or it belongs to another tenant"""
+    """not found, or it belongs to another tenant"""
 
 
 class Conflict(ApiError):
-    """what was asked for does not go together with what is there"""
+    """the request conflicts with the current state"""
 
 
 class NameTaken(Conflict):
-    """the tenant has a job of this name already"""
+    """the tenant already has a job with this name"""
 
 
 class StaleToken(Conflict):
-    """the run has a later attempt, or has ended"""
+    """the run has a newer attempt or has ended"""
 
 
 class EditedMeanwhile(Conflict):
-    """the job was edited by somebody else since it was read"""
+    """the job has been changed since it was read"""
 
 
 class QuotaUsedUp(NotAllowed):
-    """the tenant has as many jobs as it may have"""
+    """the tenant has reached its job quota"""
 
 
 class SecretLost(ApiError):
-    """it was made, but the answer with its secret was lost: end it, and make another"""
+    """created, but the response with its secret was lost; revoke it and create another"""
 
 
 class TooManyRequests(ApiError):
-    """the tenant asks more often than it may"""
+    """the tenant exceeded its request rate limit"""
 
 
 class ApiUnavailable(ApiError):
-    """the API could not be reached, or could not answer"""
+    """the API is unreachable or unavailable"""
 
 
 class InvalidApiUrl(ApiError, ValueError):
-    """the API is reached by an address such as http://127.0.0.1:8420"""
+    """invalid API URL; expected e.g. http://127.0.0.1:8420"""
 
 
 class InvalidApiToken(ApiError, ValueError):
-    """a token is what `wheelsched token create` shows: visible ASCII, no space, no line end"""
+    """invalid API token; expected the printable ASCII text that `wheelsched token create` prints"""
 
 
 class InvalidAnswer(ApiError):
-    """the answer is not one of this API"""
+    """the response is not one that this API sends"""

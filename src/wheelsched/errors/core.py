@@ -1,10 +1,10 @@
-"""What the core finds impossible: a move, an attempt, a lease, a token."""
+"""Errors of the core: state transitions, attempts, leases and fencing tokens."""
 
 from wheelsched.errors.base import WheelschedError
 
 
 class IllegalMove(WheelschedError):
-    """an event came to a state that it cannot move"""
+    """the state machine has no transition for this event"""
 
     def __init__(
         self, message: str | None = None, *, state: str | None = None, event: str = ""
@@ -15,20 +15,24 @@ class IllegalMove(WheelschedError):
 
 
 class InvalidAttempt(WheelschedError, ValueError):
-    """attempts are counted from 1: an outcome belongs to one that was made"""
+    """attempt numbers start at 1"""
 
 
 class InvalidLeaseTerms(WheelschedError, ValueError):
-    """the margin of a lease must be longer than nothing and shorter than its TTL"""
+    """the lease margin must be positive and shorter than the lease TTL"""
 
 
 class TokenOutOfRange(WheelschedError, ValueError):
-    """a fencing token is a bigint that is not negative"""
+    """a fencing token must be a non-negative bigint"""
 
 
 class EpochOutOfRange(WheelschedError, ValueError):
-    """an epoch counts from 1 and fits 31 bits"""
+    """an epoch must be at least 1 and fit in 31 bits"""
 
 
 class TokenCounterExhausted(WheelschedError):
-    """this epoch has no tokens left: the partition needs a new one"""
+    """the epoch has no fencing tokens left; the partition needs a new epoch"""
+
+
+class InboxFull(WheelschedError):
+    """the inbox between two stages overflowed"""

@@ -1,18 +1,18 @@
-"""What a user wrote and the core refuses, field by field."""
+"""Validation errors, each with a pointer to the invalid field."""
 
 from wheelsched.errors.base import WheelschedError
 
 
 class InvalidField(WheelschedError, ValueError):
-    """a field does not hold what it should"""
+    """invalid value"""
 
     def __init__(self, message: str | None = None, *, pointer: str = "") -> None:
         super().__init__(message)
-        self.pointer = pointer  # RFC 6901, into the document that was written
+        self.pointer = pointer  # JSON pointer (RFC 6901) into the user's document
 
 
 class InvalidDocument(WheelschedError, ValueError):
-    """a document has fields that do not hold what they should"""
+    """the document has invalid fields"""
 
     def __init__(
         self, message: str | None = None, *, errors: tuple[InvalidField, ...] = ()
@@ -23,64 +23,64 @@ class InvalidDocument(WheelschedError, ValueError):
 
 
 class WrongType(InvalidField):
-    """a field holds a value of another type"""
+    """the value has the wrong type"""
 
 
 class FieldOutOfRange(InvalidField):
-    """a field holds a value that is too small or too large"""
+    """the value is out of range"""
 
 
 class UnknownChoice(InvalidField):
-    """a field holds none of the words that it may"""
+    """the value is not one of the allowed values"""
 
 
 class UnknownField(InvalidField):
-    """there is no such field"""
+    """unknown field"""
 
 
 class InvalidDuration(InvalidField):
-    """a duration is written as whole numbers with units, such as '90s' or '1h30m'"""
+    """invalid duration; expected whole numbers with units, e.g. '90s' or '1h30m'"""
 
 
 class InvalidIdempotencyKey(InvalidField):
-    """an idempotency key is text with placeholders such as {{job_id}} and {{scheduled_at_unix}}"""
+    """invalid idempotency key; placeholders look like {{job_id}} and {{scheduled_at_unix}}"""
 
 
 class BackfillTooLarge(InvalidField):
-    """a backfill has more due times than one request may ask for"""
+    """the backfill has more due times than one request may add"""
 
 
 class InvalidName(InvalidField):
-    """a name is text that can be shown: no control characters, and no more than it may have"""
+    """invalid name; control characters are not allowed, and its length is limited"""
 
 
 class PayloadTooLarge(InvalidField):
-    """a payload has at most 262,144 bytes"""
+    """the payload exceeds 262,144 bytes"""
 
 
 class InvalidJson(InvalidField):
-    """this is not JSON that every reader understands alike"""
+    """invalid or ambiguous JSON"""
 
 
 class InvalidParameter(InvalidField):
-    """a parameter of the address does not hold what it should"""
+    """invalid query parameter"""
 
 
 class InvalidCursor(InvalidParameter):
-    """this cursor is not one that this list gave out: begin again without one"""
+    """invalid cursor; start again without one"""
 
 
 class InvalidUrl(InvalidField):
-    """a target's URL is absolute, such as https://example.org/hooks/report"""
+    """invalid target URL; expected an absolute URL, e.g. https://example.org/hooks/report"""
 
 
 class TargetForbidden(InvalidField):
-    """the target is at an address or a port that callbacks may not go to"""
+    """callbacks to the address or port of this target are not allowed"""
 
 
 class InvalidHeader(InvalidField):
-    """a header of a target has a name of its own and a value of printable ASCII"""
+    """invalid header; names must be unique and values printable ASCII"""
 
 
 class InvalidRunId(WheelschedError, ValueError):
-    """a run id is the job id in 32 hex digits, '-', and the due time in microseconds"""
+    """invalid run id; expected the job id in 32 hex digits, '-', and the due time in µs"""

@@ -1,19 +1,19 @@
-"""What a process cannot do."""
+"""Errors of processes that fail to start."""
 
 from wheelsched.errors.base import WheelschedError
 
 
 class ProcessError(WheelschedError):
-    """a process could not do its part"""
+    """the process failed"""
 
 
 class AddressTaken(ProcessError):
-    """the address to listen on is taken, or not this machine's"""
+    """the address is already in use, or does not belong to this machine"""
 
 
 class ProcessFailed(ProcessError):
-    """a process ended before it was ready; its log says why"""
+    """the process exited before it was ready; see its log"""
 
 
 class ProcessSlow(ProcessError):
-    """a process was not ready in time; its log says why"""
+    """the process was not ready in time; see its log"""

@@ -1,30 +1,30 @@
-"""What the API refuses of a request."""
+"""Errors that the API answers requests with."""
 
 from wheelsched.errors.base import WheelschedError
 
 
 class RequestRefused(WheelschedError):
-    """the request cannot be answered"""
+    """the request was rejected"""
 
 
 class TokenMissing(RequestRefused):
-    """say who you are: Authorization: Bearer, and a token"""
+    """missing `Authorization: Bearer <token>` header"""
 
 
 class TokenUnknown(RequestRefused):
-    """this token is unknown, or was revoked"""
+    """unknown or revoked token"""
 
 
 class ScopeMissing(RequestRefused):
-    """the token does not have the scope that this needs"""
+    """the token lacks the required scope"""
 
 
 class OriginForeign(RequestRefused):
-    """without a token only programs of this machine are answered, and no page of a browser"""
+    """without a token, only local programs may call this API, not web pages"""
 
 
 class CallbackRefused(RequestRefused):
-    """a callback of a job must not call wheelsched itself: the request carries its headers"""
+    """a job's callback must not call wheelsched itself; the request carries callback headers"""
 
 
 class ApiBusy(RequestRefused):
@@ -32,11 +32,11 @@ class ApiBusy(RequestRefused):
 
 
 class ConnectionLimitReached(RequestRefused):
-    """too many connections from this address are open; close or reuse some"""
+    """too many open connections from this address; close or reuse some"""
 
 
 class RateExceeded(RequestRefused):
-    """the tenant asks more often than its quota allows"""
+    """the tenant exceeded its request rate limit"""
 
     def __init__(self, message: str | None = None, *, retry_after_s: int = 1) -> None:
         super().__init__(message)
@@ -44,40 +44,64 @@ class RateExceeded(RequestRefused):
 
 
 class RequestUnreadable(RequestRefused):
-    """this is no request of HTTP/1.1, or a body that ends before its end"""
+    """malformed HTTP/1.1 request, or truncated body"""
 
 
 class ContentCompressed(RequestRefused):
-    """the API reads bodies as they are: send them without a Content-Encoding"""
+    """compressed bodies are not supported; send no Content-Encoding"""
 
 
 class BodyTooLarge(RequestRefused):
-    """the body of the request is larger than this call reads"""
+    """the request body exceeds the limit of this operation"""
 
 
 class HeadersTooLarge(RequestRefused):
-    """the headers of the request are larger than the API reads"""
+    """the request headers exceed the limit"""
 
 
 class ContentTypeUnknown(RequestRefused):
-    """this call does not read a body of this content type"""
+    """unsupported content type"""
 
 
 class VersionMismatch(RequestRefused):
-    """the job has another version than If-Match asks for"""
+    """the job's version does not match If-Match"""
 
 
 class RequestKeyInvalid(RequestRefused):
-    """an Idempotency-Key has 1 to 255 printable ASCII characters"""
+    """invalid Idempotency-Key; expected 1 to 255 printable ASCII characters"""
 
 
 class RequestKeyReused(RequestRefused):
-    """this Idempotency-Key came before with another request"""
+    """this Idempotency-Key was already used with a different request"""
 
 
 class RequestKeyBusy(RequestRefused):
-    """the request with this Idempotency-Key is being answered: ask again in a moment"""
+    """a request with this Idempotency-Key is still in progress; retry in a moment"""
 
 
 class TokenStale(RequestRefused):
-    """this token is stale: the run has ended, or another attempt was made since"""
+    """stale fencing token; the run has ended or has a newer attempt"""
+
+
+class WorkUnavailable(RequestRefused):
+    """this process hands out no runs to workers that pull; connect to another API process"""
+
+
+class ApiStopping(RequestRefused):
+    """the API process is stopping; connect to another one"""
+
+
+class WorkerSilent(RequestRefused):
+    """the worker gave no sign of life; connect again"""
+
+
+class ClaimExpired(RequestRefused):
+    """the delivery lease of this claim is over; claim again with a new claim_id"""
+
+
+class ClaimReused(RequestRefused):
+    """this claim_id was already used with a larger max_runs"""
+
+
+class UpgradeMissing(RequestRefused):
+    """expected a WebSocket upgrade with the subprotocol wheelsched.pull.v1"""

@@ -1,127 +1,144 @@
-"""What the store cannot do: the server, the schema, a statement, or what its rows say of a request.
+"""Errors of the store: the database server, the schema, statements, and missing or conflicting
+rows.
 
-Invariant: after a `StoreUnavailable` a write may have happened; after any other it has not.
+Invariant: after `StoreUnavailable` a write may have happened; after any other error it has not.
 """
 
 from typing import TYPE_CHECKING
 
 from wheelsched.errors.base import WheelschedError
 
-if TYPE_CHECKING:  # what is imported here would be exported as an error
+if TYPE_CHECKING:  # `import *` would export them as errors
     from collections.abc import Collection
     from uuid import UUID
 
 
 class StoreError(WheelschedError):
-    """the store could not do what was asked"""
+    """the store could not complete the operation"""
 
 
 class PostgresNotFound(StoreError):
-    """no Postgres was found to run"""
+    """no Postgres installation found"""
 
 
 class EmbeddedServerFailure(StoreError):
-    """the embedded Postgres did not start"""
+    """the embedded Postgres failed to start"""
 
 
 class DataDirectoryUnreachable(StoreError):
-    """the account that runs Postgres cannot reach its data directory"""
+    """the account that runs Postgres cannot access the data directory"""
 
 
 class DataDirectoryBusy(StoreError):
-    """another process holds this data directory and does not share it"""
+    """the data directory is in use by another process"""
 
 
 class SchemaTooOld(StoreError):
-    """the database lacks migrations: run `wheelsched db migrate`"""
+    """the database schema is out of date; run `wheelsched db migrate`"""
 
 
 class SchemaTooNew(StoreError):
-    """the database was migrated by a newer program"""
+    """the database was migrated by a newer version of wheelsched"""
 
 
 class SchemaDiverged(StoreError):
-    """a migration of the database is not the one that this program knows"""
+    """a migration in the database differs from the one in this version of wheelsched"""
 
 
 class StoreUnavailable(StoreError):
-    """the database cannot be reached; a write may have happened or not: send it again"""
+    """the database is unreachable; a write may or may not have happened, so retry it"""
 
 
 class StoreTimeout(StoreUnavailable):
-    """the database did not answer in time; a write may have happened or not: send it again"""
+    """the database timed out; a write may or may not have happened, so retry it"""
 
 
 class PoolExhausted(StoreTimeout):
-    """every connection to the database is in use, and none became free in time"""
+    """timed out waiting for a free database connection"""
+
+
+class NoPrimary(StoreUnavailable):
+    """no host of the database URL accepts writes"""
+
+
+class HintsLost(StoreUnavailable):
+    """the connection no longer receives hints"""
+
+
+class TransactionPooling(StoreUnavailable):
+    """transaction pooling is not supported; use session mode, or connect to Postgres directly"""
 
 
 class DatabaseNotFound(StoreError):
-    """the server has no database of that name: make it, and run `wheelsched db migrate`"""
+    """no such database; create it and run `wheelsched db migrate`"""
 
 
 class InvalidDatabaseUrl(StoreError, ValueError):
-    """this is not the address of a database: write postgresql://user@host:port/name"""
+    """invalid database URL; expected postgresql://user@host:port/name"""
 
 
 class StoreContention(StoreError):
-    """the database gave up one of two statements that waited for each other: send it again"""
+    """transaction conflict, e.g. a deadlock; nothing was written, so retry it"""
 
 
 class StoreFull(StoreError):
-    """the database has no room left on its disk"""
+    """the database is out of disk space"""
 
 
 class RightMissing(StoreError):
-    """the database refused the account, or a right that it lacks"""
+    """the database denied access or a required privilege"""
 
 
 class LeaseLost(StoreError):
-    """the lease is gone: another shard took it over, and nothing was written"""
+    """the lease was lost to another shard; nothing was written"""
+
+
+class DatabaseWentBack(LeaseLost):
+    """the database has forgotten what it had committed; the shard starts again"""
 
 
 class FenceRaised(StoreError):
-    """the shard handed a partition over since this was sent, and nothing was written"""
+    """the partition has been handed over; nothing was written"""
 
 
 class KeyTaken(StoreError):
-    """the database has a row with this key already, and nothing was written"""
+    """duplicate key; nothing was written"""
 
 
 class DayMissing(StoreError):
-    """the database has no table for the runs of that day"""
+    """the database has no runs table for this day"""
 
 
 class StoreFault(StoreError):
-    """the database refused a statement that it should not: a fault of this program"""
+    """the database rejected a statement; this is a bug in wheelsched"""
 
 
 class InvalidSetting(StoreError, ValueError):
-    """a setting is out of bounds"""
+    """the setting is out of range"""
 
 
 class JobNotFound(StoreError):
-    """there is no such job"""
+    """job not found"""
 
 
 class JobNameTaken(StoreError):
-    """another job of the tenant that is not finished has this name"""
+    """the tenant already has an unfinished job with this name"""
 
 
 class JobChanged(StoreError):
-    """the job was changed by somebody else since it was read"""
+    """the job has been changed since it was read"""
 
 
 class JobNotPausable(StoreError):
-    """a finished job cannot be paused or resumed: give it a schedule with a future"""
+    """a finished job cannot be paused or resumed; give it a schedule with a future due time"""
 
 
 class JobNotPlanned(StoreError):
-    """the job was refused, or no shard has planned it yet: if it has an error, delete it"""
+    """the job was refused or has not been planned yet; if it has an error, delete it"""
 
 
 class DatabaseRoleTaken(StoreError):
-    """the database role speaks for another tenant: revoke that first"""
+    """the database role is granted to another tenant; revoke that grant first"""
 
 
 class DatabaseRoleNotFound(StoreError):
@@ -129,22 +146,22 @@ class DatabaseRoleNotFound(StoreError):
 
 
 class QuotaExceeded(StoreError):
-    """the tenant would have more jobs than its quota allows: none was registered"""
+    """the tenant's job quota would be exceeded; none was registered"""
 
     def __init__(
         self, message: str | None = None, *, room: int = 0, new: "Collection[UUID]" = ()
     ) -> None:
         super().__init__(message)
-        self.room = room  # for so many jobs
-        self.new = new  # the jobs that were too many
+        self.room = room  # how many more jobs fit
+        self.new = new  # the jobs that did not fit
 
 
 class TooManyRuns(StoreError):
-    """too many runs of the job were asked for and are not finished: none was added"""
+    """the job has too many unfinished requested runs; none was added"""
 
 
 class TenantNotFound(StoreError):
-    """there is no such tenant"""
+    """tenant not found"""
 
 
 class TenantNameTaken(StoreError):
@@ -152,16 +169,16 @@ class TenantNameTaken(StoreError):
 
 
 class TenantChanged(StoreError):
-    """the tenant was changed by somebody else since it was read: send it again"""
+    """the tenant has been changed since it was read; retry the request"""
 
 
 class TokenNotFound(StoreError):
-    """there is no such token"""
+    """token not found"""
 
 
 class RunNotFound(StoreError):
-    """there is no such run"""
+    """run not found"""
 
 
 class RunNotLive(StoreError):
-    """the run has ended"""
+    """the run has already ended"""

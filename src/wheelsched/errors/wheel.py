@@ -1,22 +1,22 @@
-"""What the timing wheel refuses."""
+"""Errors of the timing wheel."""
 
 from wheelsched.errors.base import WheelschedError
 
 
 class WheelError(WheelschedError):
-    """the timing wheel could not do what was asked"""
+    """the timing wheel could not complete the operation"""
 
 
 class DeadlineOutOfRange(WheelError, ValueError):
-    """a deadline must lie between 0 and the wheel's max_deadline_ns"""
+    """a deadline must be between 0 and the wheel's max_deadline_ns"""
 
 
 class ForeignHandle(WheelError, ValueError):
-    """this handle was never issued by this wheel"""
+    """this wheel never issued this handle"""
 
 
 class WheelBusy(WheelError, RuntimeError):
-    """the wheel is in the middle of another operation: it was entered again, or by two threads"""
+    """the wheel is not reentrant or thread-safe: another operation is in progress"""
 
 
 class WheelClosed(WheelError, RuntimeError):
@@ -24,9 +24,9 @@ class WheelClosed(WheelError, RuntimeError):
 
 
 class WheelCorrupt(WheelError, AssertionError):
-    """an invariant of the wheel does not hold"""
+    """an invariant of the wheel is violated"""
 
 
 class WrongLoop(WheelError, RuntimeError):
-    """an AsyncWheel is used on the loop that made it, while that runs; from another thread, \
-pass the call to loop.call_soon_threadsafe"""
+    """an AsyncWheel must be used on the loop that created it, while it runs; from another thread, \
+use loop.call_soon_threadsafe"""

@@ -1,59 +1,67 @@
-"""What a worker refuses."""
+"""Errors of the worker SDK."""
 
 from wheelsched.errors.base import WheelschedError
 
 
 class WorkerError(WheelschedError):
-    """the worker could not do what was asked"""
+    """the worker could not complete the operation"""
 
 
 class InvalidHandler(WorkerError, TypeError):
     """a handler takes the payload, or the payload and the run"""
 
 
+class WorkerNotFound(WorkerError, LookupError):
+    """there is no such worker; expected MODULE:WORKER, e.g. app.jobs:worker"""
+
+
 class HandlerUnfinished(WorkerError, TypeError):
-    """the handler returned a generator, which nobody goes through: it has not done its work"""
+    """the handler returned a generator, so its body did not run"""
 
 
 class HandlerTaken(WorkerError, ValueError):
-    """the worker has a handler for this job already"""
+    """the worker already has a handler for this job"""
 
 
 class UnverifiedCallback(WorkerError):
-    """the request does not prove that it comes from wheelsched"""
+    """the request is not verified as a callback from wheelsched"""
 
 
 class SignatureMissing(UnverifiedCallback):
-    """the request carries no webhook-id, webhook-timestamp and webhook-signature"""
+    """missing webhook-id, webhook-timestamp or webhook-signature header"""
 
 
 class SignatureMismatch(UnverifiedCallback):
-    """the signature was made with none of the worker's secrets"""
+    """the signature matches none of the worker's secrets"""
 
 
 class SignatureExpired(UnverifiedCallback):
-    """the request was signed too long ago or in the future: compare the clocks"""
+    """the signature's timestamp is too old or in the future; compare the clocks"""
 
 
 class InvalidCallback(WorkerError, ValueError):
-    """the request is signed, and no callback of wheelsched"""
+    """the request is signed, but not a valid callback"""
 
 
 class InvalidPayload(WorkerError, ValueError):
-    """the payload is not what the handler takes"""
+    """the payload does not match what the handler expects"""
 
 
 class RunInProgress(WorkerError):
-    """another attempt with this idempotency key has not ended yet"""
+    """another attempt with this idempotency key is still in progress"""
 
 
 class AttemptOvertaken(WorkerError):
-    """a later attempt of this run was seen: the token of this one is stale"""
+    """a newer attempt of this run exists; the fencing token is stale"""
 
 
 class TransactionMissing(WorkerError):
-    """only Worker(deduplicate=PostgresOnce(pool)) gives a run a connection"""
+    """a run has a connection only with Worker(deduplicate=PostgresOnce(pool))"""
+
+
+class StreamEnded(WorkerError):
+    """the stream to the API has ended"""
 
 
 class AcceptanceImpossible(WorkerError):
-    """this run cannot be accepted: it has to end within its request"""
+    """this run cannot be accepted for later completion; it must end within its request"""

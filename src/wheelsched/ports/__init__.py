@@ -1,20 +1,30 @@
-"""Ports: what wheelsched asks of the world, and nothing of how it is done.
+"""The ports: the interfaces that wheelsched needs from clocks, stores and transports.
 
-Invariant: a port names what is needed and never who provides it; it imports no adapter. Every
-method of a store may be sent again with the same arguments after an error, and then changes
-nothing that the first sending changed. Methods of stores take and give whole batches.
+Invariant: a port does not depend on its implementations. After an error, every method of a store
+may be called again with the same arguments, and does not repeat a change that the first call made.
+The methods of stores work on batches.
 
-The stores of a shard are `LeaseStore`, `TimerStore`, `RunStore` and `PlanStore`; those of the API
-are `JobStore` and `HistoryStore`, which see one tenant at a time. `TenantStore` is the operators',
-and both read it. A `Dispatcher` carries callbacks.
+A shard uses `LeaseStore`, `TimerStore`, `RunStore` and `PlanStore`. The API uses `JobStore` and
+`HistoryStore`, which see one tenant at a time. Operators change `TenantStore`, and both read it. A
+`Dispatcher` delivers callbacks.
 """
 
+from wheelsched.core.lease import Backend
 from wheelsched.ports.clock import Alarm, Clock
-from wheelsched.ports.dispatch import Callback, Dispatcher, Prepared, Route
+from wheelsched.ports.dispatch import (
+    Callback,
+    Dispatcher,
+    Prepared,
+    Room,
+    Route,
+    RunOwner,
+    Sending,
+)
 from wheelsched.ports.hints import Hint, HintSource
 from wheelsched.ports.history import (
     DeadFilter,
     HistoryStore,
+    LiveRun,
     RequestedRun,
     RunFilter,
     RunsFound,
@@ -26,22 +36,26 @@ from wheelsched.ports.jobs import (
     Deleted,
     JobFilter,
     JobPosition,
+    JobsFound,
+    JobsPage,
     JobStore,
-    JobVersion,
-    Known,
     Registration,
     planned,
     position_of,
 )
 from wheelsched.ports.leases import (
+    NO_EPOCHS,
+    BackendView,
     Lease,
     LeaseStore,
     OpenBreaker,
-    Ownership,
+    PartitionOwner,
+    Renewal,
     ShardView,
     Survey,
 )
-from wheelsched.ports.plans import Judge, Plan, Planned, PlanStore, Unplanned
+from wheelsched.ports.links import PUBLISHED_US, LinkedShard, LinkStore, ShardLink
+from wheelsched.ports.plans import Plan, Planned, PlanStore, Unplanned, ValidateDraft
 from wheelsched.ports.runs import Adoption, Checked, Ending, RunStore, Settled
 from wheelsched.ports.stores import Stores
 from wheelsched.ports.tenants import Caller, Tenant, TenantStore, Token
@@ -60,10 +74,14 @@ from wheelsched.ports.timers import (
 __all__ = [
     "FIRST_JOB",
     "NEVER_US",
+    "NO_EPOCHS",
+    "PUBLISHED_US",
     "UUID_BYTES",
     "Acknowledged",
     "Adoption",
     "Alarm",
+    "Backend",
+    "BackendView",
     "Callback",
     "Caller",
     "Checked",
@@ -83,28 +101,35 @@ __all__ = [
     "JobFilter",
     "JobPosition",
     "JobStore",
-    "JobVersion",
-    "Judge",
+    "JobsFound",
+    "JobsPage",
     "KeptAnswer",
     "KeyedRequest",
-    "Known",
     "Lease",
     "LeaseStore",
+    "LinkStore",
+    "LinkedShard",
+    "LiveRun",
     "Mark",
     "OpenBreaker",
-    "Ownership",
+    "PartitionOwner",
     "Plan",
     "PlanStore",
     "Planned",
     "Prepared",
     "Registration",
+    "Renewal",
     "RequestedRun",
     "Retry",
+    "Room",
     "Route",
     "RunFilter",
+    "RunOwner",
     "RunStore",
     "RunsFound",
+    "Sending",
     "Settled",
+    "ShardLink",
     "ShardView",
     "Stores",
     "Survey",
@@ -113,6 +138,7 @@ __all__ = [
     "TimerStore",
     "Token",
     "Unplanned",
+    "ValidateDraft",
     "planned",
     "position_of",
 ]

@@ -1,4 +1,4 @@
-"""The clock, and the alarms that it rings.
+"""The clock and its alarms.
 
 Invariant: a clock never goes back, and no alarm rings before its time.
 """
@@ -8,26 +8,26 @@ from typing import Protocol
 
 
 class Alarm(Protocol):
-    """Rings once for each time it was set: on its loop, at or after that time, never before."""
+    """Rings on its loop once for each time it was set: at or after that time, never before."""
 
     def set(self, when_ns: int) -> None:
-        """Ring at `when_ns` instead of whenever it was set for before.
+        """Ring at `when_ns`, which replaces the time that was set before.
 
-        A time that has passed rings at the loop's next turn, never inside this call.
+        If that time has passed, the alarm rings in the loop's next iteration, never in this call.
         """
 
     def close(self) -> None:
-        """Never ring again, and give back what the alarm holds."""
+        """Never ring again, and release the resources of the alarm."""
 
 
 class Clock(Protocol):
-    """The time, in integer nanoseconds since an instant of the clock's own: it never goes back."""
+    """A monotonic clock, in integer nanoseconds since an instant of its own choice."""
 
     def now_ns(self) -> int:
-        """Return the time."""
+        """The current time."""
 
     def alarm(self, ring: Callable[[], object]) -> Alarm:
-        """Make an alarm that calls `ring` on the running loop, in a copy of the context of now."""
+        """Create an alarm that calls `ring` on the running loop, in a copy of this context."""
 
     async def sleep(self, delay_ns: int) -> None:
-        """Return when `delay_ns` have passed; with 0, when the loop has had one turn."""
+        """Return after `delay_ns`. With 0, return after one iteration of the loop."""

@@ -1,6 +1,6 @@
-"""Hints: news of what has changed.
+"""Notifications about changed jobs.
 
-Invariant: hints make things faster, never right; whoever misses one finds the change at the next
+Invariant: hints only reduce latency. A shard that misses a hint finds the change at its next
 refresh.
 """
 
@@ -11,24 +11,24 @@ from msgspec import Struct
 
 
 class Hint(Struct, frozen=True):
-    """A job of a partition has changed, or has a run that wants attention: load it again.
+    """A job changed or has a new run, so its shard must load it again.
 
-    Without a job: the partition became free.
+    Without a job, the partition became free.
     """
 
     partition: int
     job_id: UUID | None = None
-    is_unplanned: bool = False  # an application wrote or removed it: there is something to plan
+    is_unplanned: bool = False  # an application wrote or removed it, so it must be planned
 
 
 class HintSource(Protocol):
-    """Hints, delivered to whoever opened the source."""
+    """Delivers hints to the callback that it was opened with."""
 
     async def confirm(self) -> None:
-        """Returns when every hint of what committed before the call has been delivered.
+        """Return once the hints of all changes committed before this call are delivered.
 
-        Raises `StoreUnavailable` when the source hears nothing any more: open another one.
+        Raises `StoreUnavailable` if the connection is lost. Then open another source.
         """
 
     async def close(self) -> None:
-        """Delivers no more."""
+        """Stop the delivery."""

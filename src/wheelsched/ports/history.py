@@ -1,6 +1,6 @@
-"""The history of runs, for those who read it, and for those who ask for a run or report one.
+"""The store of runs for the API: reading, requesting and reporting runs.
 
-Invariant: a caller sees the runs of its tenant and no other.
+Invariant: a caller sees only the runs of its own tenant.
 """
 
 from collections.abc import Sequence
@@ -10,16 +10,17 @@ from uuid import UUID
 from msgspec import Raw, Struct
 
 from wheelsched.core.model import Attempt, Run, RunKey, RunState, Trigger
+from wheelsched.core.policies.policy import RetryPolicy
 from wheelsched.core.request import MAX_REQUESTED
 from wheelsched.ports.runs import Settled
 from wheelsched.ports.tenants import Caller
+from wheelsched.ports.work import Attempted, Held, Receipt
 
 
 class RequestedRun(Struct, frozen=True, kw_only=True):
-    """A run that a person asks for.
+    """A manual or backfill run.
 
-    `request_id` is that of the request, where it may be sent again: it finds its runs by it.
-    `payload` is sent in the place of the job's.
+    A repeated request finds its runs by `request_id`. `payload` replaces that of the job.
     """
 
     key: RunKey
@@ -30,7 +31,7 @@ class RequestedRun(Struct, frozen=True, kw_only=True):
 
 
 class DeadFilter(Struct, frozen=True, kw_only=True):
-    """Runs of a job, and due from an instant until before another, where they are given."""
+    """Selects dead runs by job and by due time in [since, until); None means any."""
 
     job_id: UUID | None = None
     since_us: int | None = None
@@ -38,7 +39,7 @@ class DeadFilter(Struct, frozen=True, kw_only=True):
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
-    """Runs due from an instant until before another; of a state and of a job, where given."""
+    """Selects runs by due time in [since, until), and by state and job; None means any."""
 
     since_us: int
     until_us: int
@@ -47,69 +48,105 @@ class RunFilter(Struct, frozen=True, kw_only=True):
 
 
 class RunsFound(NamedTuple):
-    """Part of a list of runs, and where the rest begins; None when there is no rest."""
+    """A page of runs, and the key that continues it; None on the last page."""
 
     runs: list[Run]
     rest: RunKey | None
 
 
+class LiveRun(NamedTuple):
+    """A run, and what decides whether it is retried; None if its job was deleted.
+
+    `version` is that of its job, unless the job has changed since the attempt was armed.
+    """
+
+    run: Run
+    retry: RetryPolicy | None
+    version: int | None = None
+
+
 class HistoryStore(Protocol):
-    """Runs of one tenant, for the API and for its workers."""
+    """The runs of one tenant, for the API and its workers."""
 
     async def get_run(self, caller: Caller, key: RunKey) -> tuple[Run, list[Attempt]]:
-        """A run with its attempts, or `RunNotFound`."""
+        """A run with its attempts. Raises `RunNotFound`."""
 
     async def list_runs(
         self, caller: Caller, job_id: UUID, limit: int, before_us: int | None = None
     ) -> list[Run]:
-        """The runs of a job, latest first, before the last of a page."""
+        """The runs of a job before an instant, latest first."""
 
     async def list_runs_from(
         self, caller: Caller, job_id: UUID, limit: int, from_us: int
     ) -> list[Run]:
-        """The runs of a job that are due from an instant on, earliest first."""
+        """The runs of a job from an instant on, earliest first."""
 
     async def list_latest(
         self, caller: Caller, wanted: RunFilter, limit: int, rest: RunKey | None = None
     ) -> RunsFound:
-        """The runs of all jobs, latest first; `rest` of an earlier part continues it.
+        """The runs of all jobs, latest first. `rest` of a page continues with the next one.
 
-        A part may hold fewer than `limit` although there is more: the work for one part is
-        bounded, not the time that it covers. Runs due at one instant are in a stable order.
+        A page may contain fewer than `limit` runs although there are more, because the work per
+        page is bounded. Runs due at the same instant have a stable order.
         """
 
     async def list_dead(
         self, caller: Caller, wanted: DeadFilter, limit: int, after: RunKey | None = None
     ) -> list[Run]:
-        """The runs out of attempts, oldest first, after the last of a page."""
+        """The dead runs, oldest first, after the last one of the previous page."""
 
     async def request(
         self, caller: Caller, runs: Sequence[RequestedRun], most: int = MAX_REQUESTED
     ) -> list[RunKey]:
-        """Puts the runs of one request in line for their first attempt, and gives their keys.
+        """Insert the runs of one request, ready for their first attempt, and return their keys.
 
-        All are put in line or none is, and all are of one job. Where another run is due at one
-        of their instants, all move to later ones. Raises `JobNotFound`, and `TooManyRuns` when
-        with them more than `most` runs of the job would wait, or be tried again.
+        All runs belong to one job, and all are inserted or none. If another run has one of their
+        due times, all move to later ones. Raises `JobNotFound`, and `TooManyRuns` if the job would
+        have more than `most` unfinished requested or retried runs.
         """
 
     async def cancel(self, caller: Caller, key: RunKey) -> bool:
-        """Ends a live run; gives whether that was in time to keep it from being sent again."""
+        """Cancel an unfinished run. Returns False if an attempt may still be sent."""
 
     async def retry(
-        self, caller: Caller, keys: Sequence[RunKey], *, delay_us: int = 0, spacing_us: int = 0
+        self,
+        caller: Caller,
+        keys: Sequence[RunKey],
+        *,
+        delay_us: int = 0,
+        spacing_us: int = 0,
+        ended_by_us: int | None = None,
     ) -> set[RunKey]:
-        """Puts dead or cancelled runs in line again, and gives those that are neither, or
-        whose job is gone.
+        """Retry dead or cancelled runs. Returns those that are neither, or whose job is deleted.
 
-        The first is due after a delay, and each of the others so much after the one before.
+        The first one is due after `delay_us`, and each other one `spacing_us` after the previous.
+        A run that was cancelled ahead of its time still waits for it. A run that ended after
+        `ended_by_us` is left alone, and returned.
         """
 
     async def heartbeat(self, caller: Caller, key: RunKey, token: int) -> bool:
-        """Notes that a worker is at it; False when its token is stale."""
+        """Record a heartbeat of a worker. Returns False if its token is stale."""
+
+    async def heartbeats(
+        self, caller: Caller, attempts: Sequence[Attempted], leases_us: Sequence[int | None]
+    ) -> list[Held]:
+        """Record heartbeats for many runs, in one statement. Each keeps its run for its lease.
+
+        Without a lease it is the timeout of the job. A run that has ended is not held; one that was
+        cancelled during this attempt says so.
+        """
+
+    async def read_live(self, caller: Caller, keys: Sequence[RunKey]) -> list[LiveRun]:
+        """The runs that exist, in any order, to decide about their outcomes."""
 
     async def answer(self, caller: Caller, settled: Settled) -> bool:
-        """Writes the outcome that a worker reports, as `RunStore.settle` does; False when stale.
+        """Write an outcome that a worker reports, like `RunStore.settle`. False if it is stale.
 
-        Raises `RunNotFound` when the tenant has no such run.
+        Raises `RunNotFound` if the tenant has no such run.
+        """
+
+    async def answers(self, caller: Caller, settled: Sequence[Settled]) -> list[Receipt]:
+        """Write many outcomes like `answer`, all or none. One for each, in order.
+
+        `UNKNOWN` if the tenant has no such run. Two outcomes of a run are written in order.
         """

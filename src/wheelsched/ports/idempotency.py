@@ -1,6 +1,6 @@
-"""Requests by their Idempotency-Key, so that one that is sent again is not done again.
+"""The store of API requests by Idempotency-Key, so that a retried request is not executed twice.
 
-Invariant: a key has one answer, the first that was kept.
+Invariant: a key has one response, the first one that was stored.
 """
 
 from typing import Protocol
@@ -11,7 +11,7 @@ from wheelsched.ports.tenants import Caller
 
 
 class KeptAnswer(Struct, frozen=True, kw_only=True):
-    """What a request was answered."""
+    """The stored response to a request."""
 
     status: int
     headers: dict[str, str]
@@ -19,10 +19,10 @@ class KeptAnswer(Struct, frozen=True, kw_only=True):
 
 
 class KeyedRequest(Struct, frozen=True, kw_only=True):
-    """What is known of an Idempotency-Key: the request that it came with first.
+    """The first request with an Idempotency-Key.
 
-    With an answer it is done. With a ticket it is the caller's to do, as of its beginning; without
-    either somebody else is at it.
+    With an answer, it is done. With a ticket, the caller must execute it, as of `begun_at_us`. With
+    neither, another process is executing it.
     """
 
     digest: bytes
@@ -30,23 +30,28 @@ class KeyedRequest(Struct, frozen=True, kw_only=True):
     answer: KeptAnswer | None = None
     ticket: int | None = None
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether an earlier copy of the request may have been executed in part."""
+        return self.ticket != self.begun_at_us
+
 
 class IdempotencyStore(Protocol):
-    """Requests of one tenant by the key that their sender gave them, kept for a day."""
+    """The requests of one tenant by Idempotency-Key, kept for a day."""
 
     async def begin(
         self, caller: Caller, key: str, digest: bytes, patience_us: int
     ) -> KeyedRequest:
-        """Notes that a request is being answered, unless it was, or is.
+        """Start a request, unless it is done or being executed.
 
-        Who has been at it for longer than the patience is taken for dead.
+        A process that has been executing it for longer than `patience_us` is considered dead.
         """
 
     async def keep(self, caller: Caller, key: str, answer: KeptAnswer) -> None:
-        """Keeps the answer, the first that there is."""
+        """Store the response, unless there is one."""
 
     async def give_back(self, caller: Caller, key: str, ticket: int) -> None:
-        """Lets the next sending do it, as of the same beginning."""
+        """Let the next retry execute the request, with the same `begun_at_us`."""
 
     async def forget(self, caller: Caller, key: str, ticket: int) -> None:
-        """Lets the key be as if it had never come."""
+        """Delete the key, as if it had never been used."""

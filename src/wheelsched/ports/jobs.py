@@ -1,34 +1,32 @@
-"""Jobs, as the API registers and changes them.
+"""The store of jobs for the API.
 
-Invariant: a caller sees the jobs of its tenant and no other; every change is in the audit.
+Invariant: a caller sees only the jobs of its own tenant, and every change is in the audit log.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from msgspec import Struct
 
-from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Draft, Job, JobState, RunKey
-from wheelsched.core.spec import END_US
+from wheelsched.core.policies.misfire import Skip
 from wheelsched.errors import JobNotPlanned
 from wheelsched.ports.tenants import Caller
-
-Known = TypeVar("Known")
+from wheelsched.schedule.spec import END_US
 
 
 class Registration(Struct, frozen=True):
-    """A job to register, and its first due time; None when it has none."""
+    """A job to register, and its first due time, if any."""
 
     job: Job
     due_us: int | None
 
 
 class Acknowledged(Struct, frozen=True, kw_only=True):
-    """The job after a change, and whether the change reached every run that it should.
+    """The job after a change.
 
-    `too_late` are the armed runs that were due so soon that they may fire all the same.
+    `too_late` are the armed runs that are due so soon that they may still fire.
     """
 
     job: Job
@@ -36,7 +34,7 @@ class Acknowledged(Struct, frozen=True, kw_only=True):
 
 
 class Deleted(Struct, frozen=True, kw_only=True):
-    """The same of a job, or a draft, that is no more."""
+    """A deleted job or draft. `too_late` is as in `Acknowledged`."""
 
     job: Job | Draft
     too_late: tuple[RunKey, ...] = ()
@@ -49,8 +47,11 @@ class JobFilter(Struct, frozen=True, kw_only=True):
 
 
 class JobPosition(NamedTuple):
-    """A place in the list of jobs. Of one name the unfinished job comes first, then the finished
-    ones, latest first."""
+    """A position in the list of jobs.
+
+    Of several jobs with one name, the unfinished one comes first, then the finished ones, latest
+    first.
+    """
 
     name: str = ""
     ended_at_us: int = END_US - 1
@@ -61,80 +62,82 @@ FIRST_JOB: Final = JobPosition()
 
 
 def position_of(job: Job | Draft) -> JobPosition:
-    """Where a job is in the list."""
+    """The position of a job in the list."""
     if job.state is JobState.FINISHED:
         return JobPosition(job.name, job.updated_at_us, job.job_id)
     return JobPosition(job.name, job_id=job.job_id)
 
 
-class JobVersion(NamedTuple):
-    """What a job was at one time: whatever changes of it, changes this."""
+class JobsPage(NamedTuple):
+    """Which jobs of the list, and how many."""
 
-    job_id: UUID
-    version: int
-    updated_at_us: int
+    wanted: JobFilter
+    limit: int
+    after: JobPosition = FIRST_JOB
+
+
+class JobsFound(Struct, frozen=True):
+    """A page of jobs; `jobs` is None where the reader knows its fingerprint.
+
+    The fingerprint changes when any job of the page does, or when there are others. An empty page
+    has none.
+    """
+
+    fingerprint: bytes | None
+    jobs: list[Job | Draft] | None
 
 
 def planned(job: Job | Draft) -> Job:
-    """The job, or `JobNotPlanned` when it is a draft."""
+    """Return the job. Raises `JobNotPlanned` if it is a draft."""
     if isinstance(job, Draft):
         raise JobNotPlanned(f"the job was refused: {job.error}" if job.error else None)
     return job
 
 
 class JobStore(Protocol):
-    """Jobs of one tenant, for the API. Every change is in the audit when it is there."""
+    """The jobs of one tenant, for the API. A change and its audit entry commit together."""
 
     async def register(self, caller: Caller, jobs: Sequence[Registration]) -> set[UUID]:
-        """Registers jobs, and gives those whose name another job of the tenant has.
+        """Register jobs, and return those whose name is already taken.
 
-        Raises `QuotaExceeded` when the tenant would have more jobs than its quota, and
-        `TenantNotFound`; then none is registered. A finished job has neither a name that is taken
-        nor a place in the quota.
+        Raises `TenantNotFound`, and `QuotaExceeded` if the tenant would exceed its quota. Then none
+        is registered. A finished job does not occupy its name and does not count for the quota.
         """
 
     async def get(self, caller: Caller, job_id: UUID) -> Job:
-        """One job, or `JobNotFound`; or `JobNotPlanned`, as for every change of a draft."""
+        """One job. Raises `JobNotFound`, and `JobNotPlanned` if it is a draft."""
 
     async def read(self, caller: Caller, job_id: UUID) -> Job | Draft:
-        """The same, be it planned or not."""
+        """One job or draft. Raises `JobNotFound`."""
 
     async def list_jobs(
         self, caller: Caller, wanted: JobFilter, limit: int, after: JobPosition = FIRST_JOB
     ) -> list[Job | Draft]:
-        """Jobs by name, after the last of a page. Finished jobs may share a name: see
-        `JobPosition`."""
+        """Jobs ordered by `JobPosition`, after the last one of the previous page."""
 
-    async def list_jobs_or(
-        self,
-        caller: Caller,
-        wanted: JobFilter,
-        limit: int,
-        after: JobPosition,
-        known: Callable[[JobVersion], Known | None],
-    ) -> list[Job | Draft | Known]:
-        """The same, but for a version that is known comes what is known of it, undecoded."""
+    async def list_jobs_unless(
+        self, caller: Caller, page: JobsPage, known: bytes | None
+    ) -> JobsFound:
+        """The same, without the jobs of a page that still has the fingerprint that is known."""
 
     async def read_names(self, caller: Caller, job_ids: Collection[UUID]) -> dict[UUID, str]:
-        """The names of these jobs, without those that are gone."""
+        """The names of these jobs, without deleted ones."""
 
     async def edit(
         self, caller: Caller, job: Job, due_us: int | None, *, is_rescheduled: bool
     ) -> Acknowledged:
-        """Replaces the version before `job.version`, or raises `JobChanged`.
+        """Replace the version before `job.version`. Raises `JobChanged` if it is not current.
 
-        A finished job that gets a future needs its name and a place in the quota again: raises
-        `JobNameTaken` or `QuotaExceeded`.
-
-        What the old schedule has left behind its timer is one skipped row, as of a pause.
+        A finished job that becomes active again needs its name and its quota back: raises
+        `JobNameTaken` or `QuotaExceeded`. Passed due times of the old schedule that were not armed
+        are recorded as one skipped run, like in `pause`.
         """
 
     async def pause(self, caller: Caller, job_id: UUID, version: int | None = None) -> Acknowledged:
-        """Stops the timer, and skips the runs that are armed.
+        """Stop the timer and skip the armed runs.
 
-        With a version, that one or none: `JobChanged` when the job has another.
-
-        Due times that have passed and were not armed are skipped too: one row stands for them.
+        Raises `JobChanged` if a version is given and the job has another one. Passed due times that
+        were not armed are recorded as one skipped run.
         """
 
     async def resume(
@@ -145,17 +148,16 @@ class JobStore(Protocol):
         version: int | None = None,
         skip: Skip | None = None,
     ) -> Acknowledged:
-        """Starts the timer of a paused job, at a due time of this version of its schedule.
+        """Start the timer of a paused job at a due time of this version of its schedule.
 
-        `skip` are the due times that it was paused over: one row of the history stands for them.
-        Raises `JobChanged` when a paused job has another version than that.
+        `skip` are the due times during the pause, which are recorded as one skipped run. Raises
+        `JobChanged` if the paused job has another version.
         """
 
     async def delete(self, caller: Caller, job_id: UUID, version: int | None = None) -> Deleted:
-        """Removes the job, or the draft; its history stays for its retention.
+        """Delete a job or a draft. Its history stays until its retention ends.
 
-        With a version, that one or none: `JobChanged` when the job has another.
-
-        Its armed runs are skipped, those that wait for an attempt cancelled; a running one may end.
-        Attempts that are armed and due within a second are too late, first or further ones.
+        Raises `JobChanged` if a version is given and the job has another one. Armed runs are
+        skipped, and runs that wait for an attempt are cancelled. A running one may finish. Armed
+        attempts that are due within a second are `too_late`.
         """

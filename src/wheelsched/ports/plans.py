@@ -1,6 +1,6 @@
-"""Jobs that applications write in transactions of their own, as stage *plan* sees to them.
+"""The store of drafts: jobs that applications write in their own transactions.
 
-Invariant: a draft that is another by now, or that somebody is changing, is left as it is.
+Invariant: a draft that has changed, or that another transaction is changing, is left as it is.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -15,8 +15,11 @@ from wheelsched.ports.leases import Lease
 
 
 class Unplanned(Struct, frozen=True):
-    """A job that its user's own transaction has written, or removed, and that a shard has to see
-    to: by the place in the list of those. Without a draft it is gone, or was planned since."""
+    """A job that an application has written or removed, and that a shard has to plan.
+
+    `number` is its position in the list of unplanned jobs. Without a draft, the job was deleted, or
+    has been planned since.
+    """
 
     number: int
     job_id: UUID
@@ -24,7 +27,7 @@ class Unplanned(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What a shard makes of a draft: a job with its first due time, or the reason why not."""
+    """The decision about a draft: a job with its first due time, or an error."""
 
     number: int
     draft: Draft
@@ -33,32 +36,32 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Planned(Struct, frozen=True):
-    """Which jobs are planned now, and which are refused. The others are as they were."""
+    """The jobs that were accepted and refused. All others are unchanged."""
 
     accepted: frozenset[UUID]
     refused: frozenset[UUID]
 
 
-Judge = Callable[[Draft], Registration]  # or `InvalidDocument` and its like
+ValidateDraft = Callable[[Draft], Registration]  # raises `InvalidDocument` or `InvalidField`
 
 
 class PlanStore(Protocol):
-    """What the *plan* stage asks for.
+    """The store of the *plan* stage.
 
-    What writes raises `LeaseLost` or `FenceRaised`, and then has written nothing.
+    The writing methods may raise `LeaseLost` or `FenceRaised`. Then nothing was written.
     """
 
     async def list_unplanned(self, partitions: Collection[int], limit: int) -> list[Unplanned]:
-        """What is to be seen to in these partitions, one-offs by their due time first."""
+        """The unplanned jobs of these partitions, one-offs first, by due time."""
 
     async def plan(self, lease: Lease, plans: Sequence[Plan]) -> Planned:
-        """Gives drafts their definitions and timers, or their refusal.
+        """Write the definitions and timers of accepted drafts, and the errors of refused ones.
 
-        What would exceed the quota of its tenant is refused.
+        A draft that would exceed the quota of its tenant is refused.
         """
 
     async def clear(self, lease: Lease, numbers: Collection[int]) -> None:
-        """Removes what jobs that are gone have left: timers, and waiting runs, which are cancelled.
+        """Clean up after deleted jobs: delete their timers and cancel their waiting runs.
 
-        Strikes them off the list, and those that have been planned since.
+        Removes them from the list, together with jobs that have been planned since.
         """

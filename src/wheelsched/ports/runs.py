@@ -1,6 +1,6 @@
-"""Runs on their way to an end: their outcomes, and what others left unfinished.
+"""The store of runs for a shard: outcomes and takeovers.
 
-Invariant: an outcome changes a run only under the token that its attempt was given.
+Invariant: an outcome changes a run only if it carries the run's current token.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,9 +13,9 @@ from wheelsched.ports.leases import Lease
 
 
 class Ending(Struct, frozen=True, kw_only=True, gc=False):
-    """How an attempt ended, and what that makes of its run.
+    """How an attempt ended, and the new state of its run.
 
-    Attempts that came back together share one: a store is told of it once for all of them.
+    Attempts with the same ending share one object, and a store writes it once for all of them.
     """
 
     state: RunState
@@ -26,10 +26,11 @@ class Ending(Struct, frozen=True, kw_only=True, gc=False):
     error: str | None = None
     retry_at_us: int | None = None
     skip_reason: SkipReason | None = None
+    is_attempt: bool = True  # False: the run was dead before an attempt; skips have none anyway
 
 
 class Settled(Struct, frozen=True, gc=False):
-    """A run, and the ending of the attempt that was given the token."""
+    """A run, and the ending of the attempt with this token."""
 
     key: RunKey
     token: int
@@ -37,7 +38,7 @@ class Settled(Struct, frozen=True, gc=False):
 
 
 class Adoption(Struct, frozen=True):
-    """An unfinished run that goes on under a new token."""
+    """An unfinished run that continues under a new token."""
 
     key: RunKey
     old_token: int
@@ -45,22 +46,25 @@ class Adoption(Struct, frozen=True):
 
 
 class Checked(Struct, frozen=True, kw_only=True):
-    """What the database says of a run at the moment."""
+    """The current state of a run in the database."""
 
     run: Run
-    version: int | None  # of its job; None when that is gone
-    heartbeat_at_us: int | None  # the latest of the attempt in hand
+    version: int | None  # of its job; None if the job is deleted
+    heartbeat_at_us: int | None  # the latest heartbeat of the current attempt
+    lease_us: int | None = None  # how long that keeps the run; None: the timeout of its job
+    is_paused: bool = False  # its job is paused; a run that was requested or retried goes on
 
 
 class RunStore(Protocol):
-    """Runs: the *settle* and *sweep* stages."""
+    """The store of the *settle* and *sweep* stages."""
 
     async def settle(self, settled: Sequence[Settled]) -> set[RunKey]:
-        """Writes outcomes, and gives the runs whose outcome was stale.
+        """Write outcomes, and return the runs whose outcome was stale.
 
-        An outcome counts while its run is live and has its token, by the table of `core.state`: a
-        late answer may still end a run that waits for its next attempt. Sending an outcome again
-        is not stale. `running` without a status hands a run over: this shard carries it to its end.
+        An outcome counts if its run is unfinished and has its token, by the table of `core.state`.
+        A late response may still end a run that waits for its next attempt. Repeating an outcome is
+        not stale. `running` without a status marks a run that this shard finishes after it has
+        handed over the partition.
         """
 
     async def list_unfinished(
@@ -72,15 +76,15 @@ class RunStore(Protocol):
         *,
         is_first: bool = False,
     ) -> list[RunKey]:
-        """The unfinished runs of partitions that the shard owns: armed, running, and those that
-        wait for an attempt. What they are, `recheck` says.
+        """The unfinished runs of the shard's partitions: armed, running or waiting for an attempt.
 
-        Of each partition at most `limit`, by due time; those after the run that is given for it.
-        With `is_first` only those armed for their first attempt by their schedule.
+        At most `limit` per partition, by due time, starting after the run given in `after`. With
+        `is_first`, only scheduled runs armed for their first attempt. `revalidate` returns their
+        state.
         """
 
     async def adopt(self, lease: Lease, adoptions: Sequence[Adoption]) -> set[RunKey]:
-        """Makes unfinished runs the shard's own, and gives those that were *not* won."""
+        """Take over unfinished runs. Returns those that were *not* won."""
 
-    async def recheck(self, keys: Collection[RunKey]) -> list[Checked]:
-        """The present state of runs."""
+    async def revalidate(self, keys: Collection[RunKey]) -> list[Checked]:
+        """The current state of runs."""

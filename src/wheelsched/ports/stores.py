@@ -1,6 +1,6 @@
-"""All stores as one, for whoever puts a process together.
+"""All stores together, for wiring a process.
 
-Invariant: its parts see the same rows.
+Invariant: all parts see the same rows.
 """
 
 from typing import Protocol
@@ -9,6 +9,7 @@ from wheelsched.ports.history import HistoryStore
 from wheelsched.ports.idempotency import IdempotencyStore
 from wheelsched.ports.jobs import JobStore
 from wheelsched.ports.leases import LeaseStore
+from wheelsched.ports.links import LinkStore
 from wheelsched.ports.plans import PlanStore
 from wheelsched.ports.runs import RunStore
 from wheelsched.ports.tenants import TenantStore
@@ -34,3 +35,5 @@ class Stores(Protocol):
     def tenants(self) -> TenantStore: ...
     @property
     def idempotency(self) -> IdempotencyStore: ...
+    @property
+    def links(self) -> LinkStore: ...

@@ -1,6 +1,6 @@
-"""Tenants, their tokens, and on whose behalf a store is asked.
+"""The store of tenants and their tokens.
 
-Invariant: no secret part of a token is ever stored; what is known of it is a digest.
+Invariant: the secret part of a token is never stored, only its digest.
 """
 
 from collections.abc import Collection
@@ -11,18 +11,18 @@ from msgspec import Struct
 
 
 class Caller(Struct, frozen=True):
-    """On whose behalf something is asked, and who is named for it in the audit."""
+    """The tenant that a request is for, and the actor for the audit log."""
 
     tenant_id: UUID
     actor: str
 
 
 class Tenant(Struct, frozen=True, kw_only=True):
-    """Who has jobs, and how much of everything."""
+    """A tenant and its limits."""
 
     tenant_id: UUID
     name: str
-    weight: int = 1  # its share of what is dispatched, against that of others
+    weight: int = 1  # its share of dispatches, relative to other tenants
     job_quota: int = 100_000
     requests_per_second: int = 1_000  # of the API
     secrets: tuple[str, ...] = ()  # `whsec_…`, newest first: two while rotating
@@ -30,7 +30,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
 
 
 class Token(Struct, frozen=True, kw_only=True):
-    """What lets a program speak for a tenant. Only the digest of the secret part is known."""
+    """An API token of a tenant. Only the digest of its secret part is known."""
 
     digest: bytes
     tenant_id: UUID
@@ -41,32 +41,32 @@ class Token(Struct, frozen=True, kw_only=True):
 
 
 class TenantStore(Protocol):
-    """Tenants and their tokens. Changes are an operator's, whose name goes to the audit."""
+    """The store of tenants and tokens. Operators change it; the audit log names them."""
 
     async def create(self, actor: str, tenant: Tenant) -> None:
-        """Adds a tenant, or raises `TenantNameTaken`."""
+        """Add a tenant. Raises `TenantNameTaken`."""
 
     async def edit(self, actor: str, tenant: Tenant, before: Tenant | None = None) -> None:
-        """Replaces all but the id and the birthday of a tenant.
+        """Replace all fields of a tenant except its id and creation time.
 
-        Raises `TenantNotFound` or `TenantNameTaken`; and `TenantChanged` when it is not what it
-        was `before`, where that is given, nor what it is to become.
+        Raises `TenantNotFound` and `TenantNameTaken`. Raises `TenantChanged` if `before` is given
+        and the stored tenant equals neither `before` nor the new one.
         """
 
     async def read(self, tenant_ids: Collection[UUID]) -> list[Tenant]:
-        """These tenants, without those that do not exist."""
+        """Read these tenants; missing ones are left out."""
 
     async def list_tenants(self, limit: int, after_name: str = "") -> list[Tenant]:
-        """Tenants by name, after the last name of a page."""
+        """Tenants by name, after the last name of the previous page."""
 
     async def add_token(self, actor: str, token: Token) -> None:
-        """Adds a token, or raises `TenantNotFound`."""
+        """Add a token. Raises `TenantNotFound`."""
 
     async def revoke_token(self, actor: str, digest: bytes) -> Token:
-        """Ends a token for good, or raises `TokenNotFound`."""
+        """Revoke a token for good. Raises `TokenNotFound`."""
 
     async def list_tokens(self, tenant_id: UUID) -> list[Token]:
-        """All tokens of a tenant, oldest first, revoked ones too."""
+        """All tokens of a tenant, oldest first, including revoked ones."""
 
     async def find_token(self, digest: bytes) -> Token | None:
-        """The token of a digest, revoked or not: what the API asks before it knows a tenant."""
+        """The token with this digest, revoked or not. The API uses it for authentication."""

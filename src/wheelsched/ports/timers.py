@@ -1,6 +1,6 @@
-"""Timers: what is due, and the claims that arm it.
+"""The store of timers: loading due times, and claiming them to arm runs.
 
-Invariant: a due time is claimed once, by the shard whose lease its statement carries.
+Invariant: a due time is claimed once, by a shard whose lease exists at that moment.
 """
 
 from array import array
@@ -10,29 +10,29 @@ from uuid import UUID
 
 from msgspec import Raw, Struct
 
-from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Job, Lane, Run, RunKey
 from wheelsched.core.overdue import Unarmed
+from wheelsched.core.policies.misfire import Skip
 from wheelsched.ports.leases import Lease
 
 UUID_BYTES = 16
-NEVER_US = (1 << 63) - 1  # where a timer stands whose schedule has ended
+NEVER_US = (1 << 63) - 1  # the due time of a timer whose schedule has ended
 
 
 class Retry(Struct, frozen=True, gc=False):
-    """A run that waits for a further attempt, or for the one that a person asked for."""
+    """A run that waits for its next attempt, or for one that a person requested."""
 
     key: RunKey
     retry_at_us: int
 
 
 class Horizon(Struct, frozen=True):
-    """The timers and retries of some partitions, in columns: hundreds of thousands are usual.
+    """The timers and retries of some partitions, in columns, because there may be many thousands.
 
-    Timers at `NEVER_US` are among them: their jobs are over when their last run is.
+    It includes timers at `NEVER_US`: their jobs finish with their last run.
     """
 
-    job_ids: bytes  # 16 for each
+    job_ids: bytes  # 16 bytes each
     due_us: "array[int]"
     versions: "array[int]"
     retries: tuple[Retry, ...] = ()
@@ -41,12 +41,12 @@ class Horizon(Struct, frozen=True):
         return len(self.due_us)
 
     def __iter__(self) -> Iterator[tuple[UUID, int, int]]:
-        for place, (due_us, version) in enumerate(zip(self.due_us, self.versions, strict=True)):
-            yield self.job_id(place), due_us, version
+        for index, (due_us, version) in enumerate(zip(self.due_us, self.versions, strict=True)):
+            yield self.job_id(index), due_us, version
 
-    def job_id(self, place: int) -> UUID:
-        """The job of the timer at that place."""
-        return UUID(bytes=self.job_ids[place * UUID_BYTES : (place + 1) * UUID_BYTES])
+    def job_id(self, index: int) -> UUID:
+        """The job of the timer at this index."""
+        return UUID(bytes=self.job_ids[index * UUID_BYTES : (index + 1) * UUID_BYTES])
 
 
 class ClaimedRun(Struct, frozen=True, gc=False):
@@ -58,7 +58,10 @@ class ClaimedRun(Struct, frozen=True, gc=False):
 
 
 class Claim(Struct, frozen=True, kw_only=True, gc=False):
-    """What arming wants of one timer: from this due time, under this version, to the next."""
+    """A claim on one timer: move it from `due_us` to `next_due_us` and insert its runs.
+
+    It holds only if the timer still has this due time and this version.
+    """
 
     job_id: UUID
     tenant_id: UUID
@@ -70,7 +73,7 @@ class Claim(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def key(self) -> RunKey:
-        """The due time that is claimed."""
+        """The key of the claimed due time."""
         return RunKey(self.job_id, self.due_us)
 
 
@@ -83,17 +86,17 @@ class ClaimedRetry(Struct, frozen=True, gc=False):
 
 
 class Mark(Struct, frozen=True):
-    """From which due time on a partition may have unfinished runs, under a token of its own."""
+    """The earliest due time of unfinished runs in a partition, with a token that orders marks."""
 
     live_since_us: int
     token: int
 
 
 class TimerStore(Protocol):
-    """Timers: the *load* and *arm* stages.
+    """The store of the *load* and *arm* stages.
 
-    What arms raises `LeaseLost` when the lease is gone and `FenceRaised` when it names an old
-    fence; then nothing was written.
+    Methods that take a lease raise `LeaseLost` if the lease is gone, and `FenceRaised` if its fence
+    is old. Then nothing was written.
     """
 
     async def load(self, partitions: Collection[int], until_us: int) -> Horizon:
@@ -105,47 +108,50 @@ class TimerStore(Protocol):
         until_us: int,
         retries_since_us: Mapping[UUID, int] | None = None,
     ) -> Horizon:
-        """The timers and retries of these jobs up to an instant; of the jobs that are given with
-        another one, only the retries after that."""
+        """The timers and retries of these jobs up to an instant.
+
+        For the jobs in `retries_since_us`, only the retries after the given instant.
+        """
 
     async def oldest_unarmed(self, partitions: Collection[int]) -> list[Unarmed]:
-        """What has waited longest to be armed in each of the partitions, whoever owns it."""
+        """The oldest unarmed timer and retry of each partition, whoever owns it."""
 
     async def read_jobs(self, job_ids: Collection[UUID]) -> list[Job]:
-        """The definitions of these jobs, without those that are gone."""
+        """The definitions of these jobs; deleted ones are left out."""
 
     async def read_payloads(self, keys: Collection[RunKey]) -> dict[RunKey, Raw]:
-        """The payloads of those of the runs that have one of their own."""
+        """The payloads of those runs that have their own."""
 
     async def arm(self, lease: Lease, claims: Sequence[Claim]) -> set[RunKey]:
-        """Moves the timers and writes the runs, and gives the runs that were *not* won.
+        """Move the timers and insert the runs. Returns the runs that were *not* won.
 
-        A claim is lost when its timer is no longer at that due time and version, and a run when
-        it exists already. Of a lost claim its own key is given too, whatever it was for. After an
-        error the runs that a replay does not win may have been won before: `recheck` tells. A job
-        may be claimed once per call.
+        A claim is lost if its timer no longer has that due time and version. A run is lost if it
+        already exists. The result includes the key of every lost claim. After an error, a replay
+        may not win runs that the first call already won: `revalidate` shows which. A job may be
+        claimed once per call.
         """
 
     async def arm_retries(self, lease: Lease, retries: Sequence[ClaimedRetry]) -> list[Run]:
-        """Arms waiting runs for their next attempt, and gives those that were won, as they are.
+        """Arm waiting runs for their next attempt. Returns the runs that were won.
 
-        After an error, `recheck` tells which of those that a replay does not win were won before.
+        After an error, a replay may not win runs that the first call already won: `revalidate`
+        shows which.
         """
 
     async def advance(self, lease: Lease, marks: Mapping[int, Mark]) -> None:
-        """Notes, by partition, that no armed run is due before an instant.
+        """Record for each partition that no armed run is due before an instant.
 
-        A promise of the owner, who must count what it is arming at the moment. Runs that are
-        running, or had a retry, are known without it. A token that is not newer than the last
+        The owner guarantees this, and must include runs that it is arming at the moment. Runs that
+        are running or had a retry are found without it. A token that is not newer than the stored
         one changes nothing.
         """
 
     async def finish(self, lease: Lease, job_ids: Collection[UUID]) -> None:
-        """Ends the jobs whose schedule has no further due time, unless they got another."""
+        """Finish the jobs whose schedule has no more due times, unless they got a new schedule."""
 
     async def pause_gone(self, lease: Lease, versions: Mapping[UUID, int]) -> None:
-        """Pauses the jobs whose worker wants no more of them, unless they changed since.
+        """Pause the jobs whose worker responded 410, unless they have changed since.
 
-        As with `JobStore.pause`, due times that have passed and were not armed are skipped, and so
-        are armed runs that are not due within a second.
+        As with `JobStore.pause`, passed due times that were not armed are skipped, and so are armed
+        runs that are not due within a second.
         """

@@ -1,46 +1,68 @@
-"""Under every stage: jobs and runs as rows, and back.
+"""Jobs, drafts and runs to and from rows of the database.
 
-Invariant: what was written comes back equal, and payload and schedule byte for byte.
+Invariant: a job is read as it was written, its payload and its schedule byte for byte.
 """
+
+import asyncio
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, Final, TypeVar
 
 import asyncpg
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, defstruct
+from msgspec.structs import asdict, fields
 
 from wheelsched.core.model import (
     DRAFT_STATES,
     Draft,
+    HttpTarget,
     Job,
     JobState,
     Lane,
+    QueueTarget,
     Run,
     RunState,
     SkipReason,
-    Target,
     Trigger,
 )
-from wheelsched.core.policy import MisfirePolicy, OverlapPolicy, RetryPolicy
-from wheelsched.core.spec import Spec
 
 Row = asyncpg.Record
+Decoded = TypeVar("Decoded")
 
+SLICE: Final = 60  # rows decoded in one loop iteration: each takes as long as sending a run
 
-class Definition(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The part of a job that only its shard and its author read: one JSON document."""
+# The fields of a job that are columns of their own. All others are in the JSON document, with the
+# types that `Job` gives them; a document that was stored before a field existed gets its default.
+COLUMNS: Final = frozenset(
+    {"job_id", "tenant_id", "name", "tags", "state", "version"}
+    | {"created_at_us", "updated_at_us", "paused_at_us"}
+)
+_STORED: Final = [each for each in fields(Job) if each.name not in COLUMNS]
+_NAMES: Final = [each.name for each in _STORED]
+_values_of: Final = attrgetter(*_NAMES)
+# Each kind of target has a name of its own: JSON that was stored when there was only one kind does
+# not say which it is.
+_QUEUE: Final = "queue_target"
+_TARGETS: Final[list[tuple[str, Any, Any]]] = [
+    ("target", HttpTarget | None, None),
+    (_QUEUE, QueueTarget | None, None),
+]
 
-    schedule: Raw
-    spec: Spec
-    anchor_us: int
-    target: Target
-    payload: Raw
-    misfire: MisfirePolicy
-    overlap: OverlapPolicy
-    retry: RetryPolicy
-    timeout_us: int
-    priority: int
-    idempotency_key: str
-
-
+Definition: Final = defstruct(
+    "Definition",
+    [
+        *(
+            (each.name, each.type) if each.required else (each.name, each.type, each.default)
+            for each in _STORED
+            if each.name != "target"
+        ),
+        *_TARGETS,
+    ],
+    frozen=True,
+    kw_only=True,
+    gc=False,
+)
 DECODER = msgspec.json.Decoder(Definition)
 ENCODER = msgspec.json.Encoder()
 TAGS = msgspec.json.Decoder(dict[str, str])
@@ -48,31 +70,30 @@ TAGS = msgspec.json.Decoder(dict[str, str])
 
 def encode_definition(job: Job) -> bytes:
     """The JSON document of a job."""
-    return ENCODER.encode(
-        Definition(
-            schedule=job.schedule,
-            spec=job.spec,
-            anchor_us=job.anchor_us,
-            target=job.target,
-            payload=job.payload,
-            misfire=job.misfire,
-            overlap=job.overlap,
-            retry=job.retry,
-            timeout_us=job.timeout_us,
-            priority=job.priority,
-            idempotency_key=job.idempotency_key,
-        )
-    )
+    values = dict(zip(_NAMES, _values_of(job), strict=True))
+    if isinstance(job.target, QueueTarget):
+        values[_QUEUE] = values.pop("target")
+    return ENCODER.encode(values)
+
+
+def decode_definition(document: bytes | str) -> dict[str, Any]:
+    """The fields of a job from its JSON document."""
+    values = asdict(DECODER.decode(document))
+    queue = values.pop(_QUEUE)
+    if values["target"] is None:
+        if queue is None:
+            raise msgspec.ValidationError(f"the document has neither `target` nor `{_QUEUE}`")
+        values["target"] = queue
+    return values
 
 
 def encode_tags(job: Job) -> str:
-    """The tags, in a column of their own because they can be searched."""
+    """The tags of a job: a column of their own, because lists are filtered by them."""
     return ENCODER.encode(job.tags).decode()
 
 
 def decode_job(row: Row) -> Job:
     """A job from its row."""
-    definition = DECODER.decode(row["definition"])
     return Job(
         job_id=row["job_id"],
         tenant_id=row["tenant_id"],
@@ -83,22 +104,22 @@ def decode_job(row: Row) -> Job:
         created_at_us=row["created_at"],
         updated_at_us=row["updated_at"],
         paused_at_us=row["paused_at"],
-        schedule=definition.schedule,
-        spec=definition.spec,
-        anchor_us=definition.anchor_us,
-        target=definition.target,
-        payload=definition.payload,
-        misfire=definition.misfire,
-        overlap=definition.overlap,
-        retry=definition.retry,
-        timeout_us=definition.timeout_us,
-        priority=definition.priority,
-        idempotency_key=definition.idempotency_key,
+        **decode_definition(row["definition"]),
     )
 
 
+async def decode_in_slices(decode: Callable[[Row], Decoded], rows: Sequence[Row]) -> list[Decoded]:
+    """Decodes the rows of a large statement, and lets other tasks run in between."""
+    decoded: list[Decoded] = []
+    for start in range(0, len(rows), SLICE):
+        if start:
+            await asyncio.sleep(0)  # noqa: TID251 - no time passes
+        decoded += map(decode, rows[start : start + SLICE])
+    return decoded
+
+
 def decode_draft(row: Row) -> Draft:
-    """A job that is not planned, from its row."""
+    """A draft from its row."""
     return Draft(
         job_id=row["job_id"],
         tenant_id=row["tenant_id"],
@@ -113,7 +134,7 @@ def decode_draft(row: Row) -> Draft:
 
 
 def decode_either(row: Row) -> Job | Draft:
-    """A job, or its draft, from its row."""
+    """A job or a draft from its row."""
     return decode_draft(row) if row["state"] in DRAFT_STATES else decode_job(row)
 
 

@@ -1,6 +1,6 @@
-"""The parts of the store on Postgres, together.
+"""All stores on Postgres, in one object.
 
-Invariant: they share the connections of one role; what that role may not do, no part can.
+Invariant: they share the connections of one database role, and can do only what that role may do.
 """
 
 from wheelsched.ports import (
@@ -8,20 +8,22 @@ from wheelsched.ports import (
     IdempotencyStore,
     JobStore,
     LeaseStore,
+    LinkStore,
     PlanStore,
     RunStore,
     TenantStore,
     TimerStore,
 )
-from wheelsched.store.database import Database
-from wheelsched.store.history import PostgresHistory
-from wheelsched.store.idempotency import PostgresIdempotency
-from wheelsched.store.jobs import PostgresJobs
-from wheelsched.store.leases import PostgresLeases
-from wheelsched.store.plans import PostgresPlans
-from wheelsched.store.runs import PostgresRuns
-from wheelsched.store.tenants import PostgresTenants
-from wheelsched.store.timers import PostgresTimers
+from wheelsched.store.connections.database import Database
+from wheelsched.store.for_api.history import PostgresHistory
+from wheelsched.store.for_api.idempotency import PostgresIdempotency
+from wheelsched.store.for_api.jobs import PostgresJobs
+from wheelsched.store.for_api.tenants import PostgresTenants
+from wheelsched.store.for_shard.leases import PostgresLeases
+from wheelsched.store.for_shard.plans import PostgresPlans
+from wheelsched.store.for_shard.runs import PostgresRuns
+from wheelsched.store.for_shard.timers import PostgresTimers
+from wheelsched.store.links import PostgresLinks
 
 
 class PostgresStore:
@@ -36,3 +38,4 @@ class PostgresStore:
         self.history: HistoryStore = PostgresHistory(database)
         self.tenants: TenantStore = PostgresTenants(database)
         self.idempotency: IdempotencyStore = PostgresIdempotency(database)
+        self.links: LinkStore = PostgresLinks(database)

@@ -1,8 +1,8 @@
-"""What applications do in transactions of their own, in memory.
+"""Transactions of applications that schedule and cancel jobs, in memory.
 
-Invariant: nothing of a transaction is seen before it commits, and nothing of one that was rolled
-back ever; what it wrote has the time of the call, and not that of the commit. Of two transactions
-that use one name, the second to commit fails where Postgres would have let it wait.
+Invariant: the changes of a transaction are visible only after its commit. They have the time of the
+call, not of the commit. Of two transactions that use the same name, the second to commit fails,
+where Postgres would make it wait.
 """
 
 from typing import Literal
@@ -22,14 +22,14 @@ IfExists = Literal["error", "keep", "replace"]
 
 
 class Removal(Struct, frozen=True):
-    """A job that is to go, and when that was asked for."""
+    """A job to delete, and the time of the request."""
 
     job_id: UUID
     written_at_us: int
 
 
 class MemoryTransaction:
-    """A transaction of an application, between its beginning and its end."""
+    """An open transaction of an application."""
 
     def __init__(self, tables: MemoryTables, caller: Caller) -> None:
         self._tables = tables
@@ -39,7 +39,7 @@ class MemoryTransaction:
     def schedule(
         self, job_id: UUID, document: dict[str, object], if_exists: IfExists = "error"
     ) -> UUID:
-        """`wheelsched.schedule`: a draft, for its shard to plan; gives the id under its name."""
+        """`wheelsched.schedule`: write a draft for its shard to plan. Returns the job's id."""
         name = str(document["name"])
         known = self._named(name)
         if known is not None and if_exists == "keep":
@@ -61,7 +61,7 @@ class MemoryTransaction:
         return job_id
 
     def cancel(self, job: UUID | str) -> bool | None:
-        """`wheelsched.cancel`: whether that was in time; None when there is no such job."""
+        """`wheelsched.cancel`: returns whether it was in time; None if there is no such job."""
         job_id = self._named(job) or self._finished(job) if isinstance(job, str) else job
         found = None if job_id is None else self._visible(job_id)
         if job_id is None or found is None:
@@ -77,7 +77,7 @@ class MemoryTransaction:
         )
 
     def commit(self) -> None:
-        """All of it, or nothing and an error."""
+        """Apply all changes, or raise an error and apply none."""
         removed = {one.job_id for one in self._changes if isinstance(one, Removal)}
         for change in self._changes:
             if isinstance(change, Draft):
@@ -90,7 +90,7 @@ class MemoryTransaction:
             if isinstance(change, Draft):
                 self._add(change)
             else:
-                self._take_away(change)
+                self._delete(change)
 
     def rollback(self) -> None:
         for change in self._changes:
@@ -99,7 +99,7 @@ class MemoryTransaction:
         self._changes = []
 
     def _named(self, name: str) -> UUID | None:
-        """Who has a name, as this transaction sees it."""
+        """The job with this name, as this transaction sees it."""
         job_id = self._tables.names.get((self._caller.tenant_id, name))
         if job_id is not None and self._is_removed(job_id):
             job_id = None
@@ -109,7 +109,7 @@ class MemoryTransaction:
         return job_id
 
     def _finished(self, name: str) -> UUID | None:
-        """The job that had a name and finished last."""
+        """The job with this name that finished last."""
         found = [
             (job.updated_at_us, job_id)
             for job_id, job in self._tables.jobs.items()
@@ -145,12 +145,12 @@ class MemoryTransaction:
         tables.note(draft.tenant_id, self._caller.actor, entry)
         self._list(UnplannedRow(draft.job_id, draft.tenant_id, draft.created_at_us))
 
-    def _take_away(self, removal: Removal) -> None:
+    def _delete(self, removal: Removal) -> None:
         tables, job_id = self._tables, removal.job_id
         tables.locked.discard(job_id)
         planned = tables.jobs.pop(job_id, None)
         job = planned or tables.drafts.pop(job_id, None)
-        if job is None:  # somebody else was first
+        if job is None:  # another transaction deleted it first
             return
         is_finished = job.state is JobState.FINISHED
         if not is_finished:
@@ -165,7 +165,7 @@ class MemoryTransaction:
 
 
 class MemoryApplication:
-    """Applications: a transaction, or one that commits at once."""
+    """Starts transactions of applications, or runs one that commits at once."""
 
     def __init__(self, tables: MemoryTables) -> None:
         self._tables = tables

@@ -1,17 +1,17 @@
-"""A clock that stands still until it is told to advance: hours of timers in milliseconds.
+"""A virtual clock that moves only when a test advances it, so that hours pass in milliseconds.
 
-Invariant: one program, one sequence. Alarms ring in the order of their times, and those of one
-time in the order in which they were set; between two of them everything that is ready to run
-runs, until it waits. So what happened depends on what was asked for and on nothing else.
+Invariant: the order of events is deterministic. Alarms ring in the order of their times, and at the
+same time in the order in which they were set. Between two alarms, all tasks run until they wait.
 """
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import copy_context
 
-_TURNS_WHEN_BLIND = 100
-_TURNS_AT_MOST = 100_000
+_ITERATIONS_WHEN_BLIND = 100
+_MAX_ITERATIONS = 100_000
 
 
 class VirtualClock:
@@ -35,7 +35,7 @@ class VirtualClock:
         return self._now_ns
 
     def wall_us(self) -> int:
-        """The time of day: that of a clock which began with 1970."""
+        """Wall-clock time: virtual time, counted from 1970."""
         return self._now_ns // 1_000
 
     def alarm(self, ring: Callable[[], object]) -> "VirtualAlarm":
@@ -54,49 +54,67 @@ class VirtualClock:
             alarm.close()
 
     async def advance(self, delay_ns: int) -> None:
-        """Let `delay_ns` pass: see `advance_to`."""
+        """Advance by `delay_ns`. See `advance_to`."""
         await self.advance_to(self._now_ns + delay_ns)
 
     async def advance_to(self, when_ns: int) -> None:
-        """Stop at each alarm on the way to `when_ns`, ring it, and run what it made ready."""
-        if when_ns < self._now_ns:
-            raise ValueError(f"a clock never goes back: it is {self._now_ns}, not {when_ns}")
-        if self._advancing:
-            raise RuntimeError("the virtual clock is being advanced by somebody else")
-        self._advancing = True
-        try:
+        """Advance to `when_ns`. Each alarm on the way rings at its time, and ready tasks run."""
+        with self._advance(when_ns):
             await self.run_ready()
             while (alarm_ns := self.next_alarm_ns()) is not None and alarm_ns <= when_ns:
                 self._now_ns = max(self._now_ns, alarm_ns)
                 self._ring_first()
                 await self.run_ready()
             self._now_ns = when_ns
+
+    async def leap_to(self, when_ns: int) -> None:
+        """Go to `when_ns` in one step, like a machine that was asleep.
+
+        Alarms on the way ring then, in their order. A task that wakes up every second wakes up
+        once, so an idle year takes no longer than an idle second.
+        """
+        with self._advance(when_ns):
+            await self.run_ready()
+            self._now_ns = when_ns
+            while (alarm_ns := self.next_alarm_ns()) is not None and alarm_ns <= when_ns:
+                self._ring_first()
+                await self.run_ready()
+
+    @contextmanager
+    def _advance(self, when_ns: int) -> Iterator[None]:
+        if when_ns < self._now_ns:
+            raise ValueError(f"cannot go back from {self._now_ns} to {when_ns}")
+        if self._advancing:
+            raise RuntimeError("another task is already advancing the virtual clock")
+        self._advancing = True
+        try:
+            yield
         finally:
             self._advancing = False
 
     def next_alarm_ns(self) -> int | None:
-        """Return when the next alarm rings: a simulation without input goes on from there."""
+        """When the next alarm rings, or None. An idle simulation continues from there."""
         while self._alarms and not self._alarms[0][2].is_set_as(self._alarms[0][1]):
             heapq.heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None
 
     async def run_ready(self) -> None:
-        """Run everything that is ready, and what that makes ready, until all of it waits.
+        """Run all ready tasks until every task waits.
 
-        asyncio's loop shows what is ready, and this is exact. Other loops do not: there it is
-        a hundred turns of the loop, so a longer chain of wake-ups needs asyncio's.
+        On asyncio's own loop this is exact. Other loops do not show what is ready, so there it runs
+        a hundred iterations; a longer chain of wake-ups needs asyncio's loop.
         """
         ready = getattr(asyncio.get_running_loop(), "_ready", None)
-        turns = _TURNS_WHEN_BLIND if ready is None else _TURNS_AT_MOST
-        for _ in range(turns):
+        iterations = _ITERATIONS_WHEN_BLIND if ready is None else _MAX_ITERATIONS
+        for _ in range(iterations):
             await asyncio.sleep(0)
             if ready is not None and not ready:
                 return
         if ready is not None:
-            raise RuntimeError(f"something is still ready to run after {turns} turns of the loop")
+            raise RuntimeError(f"tasks are still ready after {iterations} iterations of the loop")
 
     def set_alarm(self, alarm: "VirtualAlarm", when_ns: int) -> int:
-        """Queue `alarm`, and return the number under which it was set."""
+        """Queue `alarm`, and return the number of this setting."""
         self._alarms_set += 1
         heapq.heappush(self._alarms, (when_ns, self._alarms_set, alarm))
         if when_ns <= self._now_ns:

@@ -1,7 +1,7 @@
-"""A dispatcher in memory: simulations run on it, and users' tests of what they schedule.
+"""A dispatcher in memory, for simulations and for users' tests.
 
-Invariant: as over HTTP, `send` gives an outcome for each callback, ends by the longest timeout of
-its batch, and raises nothing; and time is the clock's alone.
+Invariant: like over HTTP, `send` returns an outcome for each callback within the longest timeout of
+its batch, and raises nothing. Time is only that of the given clock.
 """
 
 import asyncio
@@ -10,20 +10,21 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from wheelsched.core.egress import OwnListener
-from wheelsched.core.model import Target, format_run_id
+from wheelsched.core.model import HttpTarget, Target, format_run_id
 from wheelsched.core.outcome import Outcome, Succeeded, TransportFailure, classify
-from wheelsched.ports import Callback, Clock, Prepared, Route
+from wheelsched.core.targets.egress import OwnListener
+from wheelsched.ports import Callback, Clock, Prepared, Route, RunOwner
+from wheelsched.ports.work import Attempted
 
 
 class MemoryPrepared(Prepared, frozen=True, kw_only=True):
-    """A prepared callback that can still be read."""
+    """A prepared callback that keeps the original."""
 
     callback: Callback
 
 
 class Sent(Struct, frozen=True, kw_only=True):
-    """A request that went out."""
+    """A request that was sent."""
 
     at_ns: int  # by the clock
     route: Route
@@ -34,16 +35,16 @@ Handler = Callable[[Route, Sequence[Callback]], Awaitable[Sequence[Outcome]]]
 
 
 async def succeed(route: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
-    """The handler of a worker that does everything at once."""
+    """A handler that succeeds at once."""
     return [Succeeded(http_status=200)] * len(callbacks)
 
 
 class MemoryDispatcher:
-    """A `Dispatcher` whose workers are a function.
+    """A `Dispatcher` that calls a function in place of workers.
 
-    `handler` stands for all of them. It takes its time by sleeping on the clock, and what it
-    raises is a lost connection. `sent` has every request in its order. `is_connected` says of each
-    whether there is a connection for it, so that it begins at once, as it does by default.
+    `handler` can sleep on the clock to take time. An exception counts as a lost connection. `sent`
+    lists all requests in order. `is_connected` decides for each request whether a connection is
+    open, so that it begins at once; by default it always is.
     """
 
     def __init__(self, clock: Clock, handler: Handler = succeed) -> None:
@@ -53,17 +54,26 @@ class MemoryDispatcher:
         self.is_connected: Callable[[], bool] = lambda: True
         self._routes: dict[Hashable, Route] = {}
 
+    def serve(self, owner: RunOwner | None) -> None:
+        """Do nothing: every outcome is a response."""
+
+    def cancel(self, tenant_id: UUID, attempts: Sequence[Attempted]) -> None:
+        """Do nothing: a callback cannot be stopped."""
+
     def avoid(self, listeners: Collection[OwnListener]) -> None:
-        """Nothing: no listener of ours is reached through memory."""
+        """Do nothing, because memory reaches no listeners."""
 
     def route(self, tenant_id: UUID, target: Target) -> Route:
-        headers = tuple(sorted(target.headers.items()))
-        identity = (tenant_id, target.url, target.method, target.batch, headers)
+        identity = (tenant_id, *_identity(target))
         route = self._routes.get(identity)
         if route is None:
-            origin = "/".join(target.url.split("/")[:3])
-            route = Route(tenant_id=tenant_id, target=target, origin=origin)
-            self._routes[identity] = route
+            is_http = isinstance(target, HttpTarget)
+            route = self._routes[identity] = Route(
+                tenant_id=tenant_id,
+                target=target,
+                batch=target.batch if isinstance(target, HttpTarget) else 1,
+                origin="/".join(target.name.split("/")[:3]) if is_http else target.name,
+            )
         return route
 
     def prepare(self, route: Route, callback: Callback) -> MemoryPrepared:
@@ -89,7 +99,7 @@ class MemoryDispatcher:
     async def carry(
         self, route: Route, batch: Sequence[Prepared], begin: Callable[[], bool]
     ) -> list[Outcome] | None:
-        """What `send` promises; with a connection that is there, it has begun."""
+        """The result of `send`."""
         callbacks = tuple(
             prepared.callback for prepared in batch if isinstance(prepared, MemoryPrepared)
         )
@@ -118,6 +128,13 @@ class MemoryDispatcher:
         if handling.exception() is not None:
             return _failed(TransportFailure.CONNECTION_LOST, callbacks)
         return list(handling.result())
+
+
+def _identity(target: Target) -> tuple[Hashable, ...]:
+    if isinstance(target, HttpTarget):
+        headers = tuple(sorted(target.headers.items()))
+        return target.url, target.method, target.batch, headers
+    return (target,)
 
 
 def _failed(failure: TransportFailure, callbacks: Sequence[Callback]) -> list[Outcome]:

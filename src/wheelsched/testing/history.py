@@ -1,4 +1,4 @@
-"""Runs of one tenant, in memory. Invariant: as on Postgres, nothing here arms a run."""
+"""`HistoryStore` in memory. Invariant: like on Postgres, nothing here arms a run."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -6,14 +6,23 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from wheelsched.core.audit import asked
-from wheelsched.core.duration import MILLISECOND
 from wheelsched.core.model import FINAL_STATES, Attempt, Lane, Run, RunKey, RunState, Trigger
 from wheelsched.core.outcome import Failed
 from wheelsched.core.request import MAX_REQUESTED, moved_past, refuse_too_many
 from wheelsched.errors import JobNotFound, RunNotFound, RunNotLive
-from wheelsched.ports import Caller, DeadFilter, RequestedRun, RunFilter, RunsFound, Settled
+from wheelsched.ports import (
+    Caller,
+    DeadFilter,
+    LiveRun,
+    RequestedRun,
+    RunFilter,
+    RunsFound,
+    Settled,
+)
+from wheelsched.ports.work import Attempted, Held, Receipt
 from wheelsched.testing.outcomes import settle
 from wheelsched.testing.tables import IN_TIME_US, MemoryTables, RunRow
+from wheelsched.values.duration import MILLISECOND
 
 
 class MemoryHistory:
@@ -136,7 +145,13 @@ class MemoryHistory:
         return before is not RunState.RUNNING and (before is RunState.RETRYING or is_early)
 
     async def retry(
-        self, caller: Caller, keys: Sequence[RunKey], *, delay_us: int = 0, spacing_us: int = 0
+        self,
+        caller: Caller,
+        keys: Sequence[RunKey],
+        *,
+        delay_us: int = 0,
+        spacing_us: int = 0,
+        ended_by_us: int | None = None,
     ) -> set[RunKey]:
         refused: set[RunKey] = set()
         for index, key in enumerate(keys):
@@ -146,11 +161,14 @@ class MemoryHistory:
                 or row.run.tenant_id != caller.tenant_id
                 or key.job_id not in self._tables.jobs
                 or row.run.state not in (RunState.DEAD, RunState.CANCELLED)
+                or (ended_by_us is not None and (row.run.finished_at_us or 0) > ended_by_us)
             ):
                 refused.add(key)
                 continue
             self._note_last(row.run)
             retry_at_us = self._tables.now_us() + delay_us + index * spacing_us
+            if row.run.state is RunState.CANCELLED:
+                retry_at_us = max(retry_at_us, key.due_us)
             row.run = replace(
                 row.run,
                 state=RunState.RETRYING,
@@ -164,8 +182,12 @@ class MemoryHistory:
         return refused
 
     def _note_last(self, run: Run) -> None:
-        """Keeps the attempt that ended a run: the next is written over what the run says of it."""
-        if run.state is RunState.DEAD and run.counted_attempt > 0:
+        """Store the last attempt of a dead run, because the next one overwrites it in the run."""
+        is_known = any(
+            key == run.key and attempt.attempt == run.attempt
+            for (key, _), attempt in self._tables.attempts.items()
+        )
+        if run.state is RunState.DEAD and run.counted_attempt > 0 and not is_known:
             assert run.token is not None
             assert run.shard is not None
             attempt = Attempt(
@@ -187,7 +209,35 @@ class MemoryHistory:
         if row.run.state not in (RunState.ARMED, RunState.RUNNING):
             return False
         row.heartbeat_at_us = self._tables.now_us()
+        row.lease_us = None
         return True
+
+    async def heartbeats(
+        self, caller: Caller, attempts: Sequence[Attempted], leases_us: Sequence[int | None]
+    ) -> list[Held]:
+        held: list[Held] = []
+        for (key, token), lease_us in zip(attempts, leases_us, strict=True):
+            row = self._tables.runs.get(key)
+            if await self.heartbeat(caller, key, token):
+                self._tables.runs[key].lease_us = lease_us
+                held.append(Held(is_held=True))
+            elif row is None or row.run.tenant_id != caller.tenant_id or row.run.token != token:
+                held.append(Held(is_held=False))
+            else:
+                is_cancelled = row.run.state is RunState.CANCELLED
+                held.append(Held(is_held=False, is_cancelled=is_cancelled))
+        return held
+
+    async def read_live(self, caller: Caller, keys: Sequence[RunKey]) -> list[LiveRun]:
+        runs = [self._tables.runs[key].run for key in keys if key in self._tables.runs]
+        return [self._live(run) for run in runs if run.tenant_id == caller.tenant_id]
+
+    def _live(self, run: Run) -> LiveRun:
+        job = self._tables.jobs.get(run.job_id)
+        if job is None:
+            return LiveRun(run, None)
+        is_unchanged = run.armed_at_us is not None and job.updated_at_us <= run.armed_at_us
+        return LiveRun(run, job.retry, job.version if is_unchanged else None)
 
     async def answer(self, caller: Caller, settled: Settled) -> bool:
         row = self._row(caller, settled.key)
@@ -197,6 +247,17 @@ class MemoryHistory:
         if settle(self._tables, row, settled):
             self._tables.hint(settled.key.job_id)
         return True
+
+    async def answers(self, caller: Caller, settled: Sequence[Settled]) -> list[Receipt]:
+        receipts: list[Receipt] = []
+        for each in settled:
+            try:
+                is_written = await self.answer(caller, each)
+            except RunNotFound:
+                receipts.append(Receipt.UNKNOWN)
+            else:
+                receipts.append(Receipt.WRITTEN if is_written else Receipt.STALE)
+        return receipts
 
     def _note(self, caller: Caller, verb: str, keys: set[RunKey]) -> None:
         if keys:
@@ -215,5 +276,5 @@ class MemoryHistory:
 
 
 def position(key: RunKey) -> tuple[int, bytes]:
-    """The order of lists."""
+    """The sort key of lists."""
     return key.due_us, key.job_id.bytes

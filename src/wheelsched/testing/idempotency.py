@@ -1,9 +1,9 @@
-"""Requests by their key, in memory. Invariant: as on Postgres, one of many gets the ticket."""
+"""`IdempotencyStore` in memory. Invariant: like on Postgres, one request gets the ticket."""
 
 from wheelsched.ports import Caller, KeptAnswer, KeyedRequest
 from wheelsched.testing.tables import IdempotencyRow, MemoryTables
 
-NOBODY_US = -(1 << 62)
+NEVER_TRIED_US = -(1 << 62)
 
 
 class MemoryIdempotency:
@@ -16,11 +16,11 @@ class MemoryIdempotency:
         self, caller: Caller, key: str, digest: bytes, patience_us: int
     ) -> KeyedRequest:
         now_us = self._tables.now_us()
-        place = caller.tenant_id, key
-        row = self._tables.idempotency.get(place)
+        row_key = caller.tenant_id, key
+        row = self._tables.idempotency.get(row_key)
         if row is None:
-            row = IdempotencyRow(digest, now_us, NOBODY_US)
-            self._tables.idempotency[place] = row
+            row = IdempotencyRow(digest, now_us, NEVER_TRIED_US)
+            self._tables.idempotency[row_key] = row
         is_free = row.answer is None and row.tried_at_us < now_us - patience_us
         if is_free and row.digest == digest:
             row.tried_at_us = now_us
@@ -35,7 +35,7 @@ class MemoryIdempotency:
     async def give_back(self, caller: Caller, key: str, ticket: int) -> None:
         row = self._held(caller, key, ticket)
         if row is not None:
-            row.tried_at_us = NOBODY_US
+            row.tried_at_us = NEVER_TRIED_US
 
     async def forget(self, caller: Caller, key: str, ticket: int) -> None:
         if self._held(caller, key, ticket) is not None:

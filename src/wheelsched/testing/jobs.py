@@ -1,14 +1,14 @@
-"""Jobs of one tenant, in memory. Invariant: as on Postgres, changes reach what is armed."""
+"""`JobStore` in memory. Invariant: like on Postgres, changes also apply to armed runs."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from hashlib import sha256
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from wheelsched.core.audit import changed, registered
-from wheelsched.core.duration import HOUR
-from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Draft, Job, JobState, RunKey, RunState, SkipReason
+from wheelsched.core.policies.misfire import Skip
 from wheelsched.errors import (
     JobChanged,
     JobNameTaken,
@@ -24,16 +24,17 @@ from wheelsched.ports import (
     Deleted,
     JobFilter,
     JobPosition,
-    JobVersion,
-    Known,
+    JobsFound,
+    JobsPage,
     Registration,
     planned,
     position_of,
 )
 from wheelsched.testing.skips import stop_timer, withdraw, write_skip
 from wheelsched.testing.tables import HINTED_US, IN_TIME_US, MemoryTables, RunRow, TimerRow
+from wheelsched.values.duration import HOUR
 
-PAST_US = HOUR  # what was due before that has long been sent
+PAST_US = HOUR  # older runs have certainly been sent
 
 
 class MemoryJobs:
@@ -54,7 +55,7 @@ class MemoryJobs:
             if (known := self._tables.jobs.get(job.job_id)) is not None:
                 if known.tenant_id != caller.tenant_id:
                     refused.add(job.job_id)
-            elif registration.due_us is None:  # finished: it takes no name
+            elif registration.due_us is None:  # finished, so it needs no name
                 added.append(registration)
             elif self._named(caller, job.name) or job.name in taken:
                 refused.add(job.job_id)
@@ -92,19 +93,15 @@ class MemoryJobs:
         ]
         return sorted(found, key=lambda job: _order(position_of(job)))[:limit]
 
-    async def list_jobs_or(
-        self,
-        caller: Caller,
-        wanted: JobFilter,
-        limit: int,
-        after: JobPosition,
-        known: Callable[[JobVersion], Known | None],
-    ) -> list[Job | Draft | Known]:
-        found = await self.list_jobs(caller, wanted, limit, after)
-        return [
-            known(JobVersion(each.job_id, each.version, each.updated_at_us)) or each
-            for each in found
-        ]
+    async def list_jobs_unless(
+        self, caller: Caller, page: JobsPage, known: bytes | None
+    ) -> JobsFound:
+        found = await self.list_jobs(caller, *page)
+        if not found:
+            return JobsFound(None, [])
+        versions = [(each.job_id, each.version, each.updated_at_us) for each in found]
+        fingerprint = sha256(repr(versions).encode()).digest()
+        return JobsFound(fingerprint, None if fingerprint == known else found)
 
     async def read_names(self, caller: Caller, job_ids: Collection[UUID]) -> dict[UUID, str]:
         jobs: list[Job | Draft] = [*self._tables.jobs.values(), *self._tables.drafts.values()]
@@ -254,7 +251,7 @@ class MemoryJobs:
         return [row for key, row in self._tables.runs.items() if key.job_id == job_id]
 
     def _cancel_waiting(self, job_id: UUID) -> tuple[RunKey, ...]:
-        """Ends what waits for an attempt, and gives the attempts that may be sent all the same."""
+        """Cancel the runs that wait for an attempt. Returns those that may still be sent."""
         now_us = self._tables.now_us()
         late = []
         for key in [key for key in self._tables.retries if key.job_id == job_id]:
@@ -290,12 +287,12 @@ class MemoryJobs:
 
 
 def _order(position: JobPosition) -> tuple[str, int, bytes]:
-    """What sorts positions as the list has them."""
+    """The sort key of positions in the list."""
     return position.name, -position.ended_at_us, position.job_id.bytes
 
 
 def is_too_late(row: RunRow, now_us: int) -> bool:
-    """Whether the run may be sent all the same. One that is handed over runs before it is sent."""
+    """Whether the run may still be sent. A run that was handed over is running before that."""
     run = row.run
     if run.state is RunState.RUNNING:
         return run.started_at_us is None

@@ -1,6 +1,6 @@
-"""The store in memory: the twin of the one on Postgres.
+"""The store in memory, equivalent to the one on Postgres.
 
-Invariant: the contract tests pass on both. What the twin does not do, none may rely on.
+Invariant: the contract tests pass on both. No code may rely on what only one of them does.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from wheelsched.ports import (
     HistoryStore,
     IdempotencyStore,
     JobStore,
-    LeaseStore,
+    LinkStore,
     PlanStore,
     RunStore,
     TenantStore,
@@ -22,19 +22,22 @@ from wheelsched.testing.history import MemoryHistory
 from wheelsched.testing.idempotency import MemoryIdempotency
 from wheelsched.testing.jobs import MemoryJobs
 from wheelsched.testing.leases import MemoryLeases
+from wheelsched.testing.links import MemoryLinks
 from wheelsched.testing.plans import MemoryPlans
 from wheelsched.testing.runs import MemoryRuns
-from wheelsched.testing.tables import MemoryTables
+from wheelsched.testing.server import MemoryServer
+from wheelsched.testing.tables import MemoryTables, TablesSnapshot
 from wheelsched.testing.tenants import MemoryTenants
 from wheelsched.testing.timers import MemoryTimers
 
 
 class MemoryStore:
-    """`Stores` in memory. `now_us` is its clock, as Postgres has one of its own."""
+    """`Stores` in memory. `now_us` is its clock, in place of the database's."""
 
-    def __init__(self, now_us: Callable[[], int]) -> None:
-        self._tables = tables = MemoryTables(now_us)
-        self.leases: LeaseStore = MemoryLeases(tables)
+    def __init__(self, now_us: Callable[[], int], tables: MemoryTables | None = None) -> None:
+        self._now_us = now_us
+        self._tables = tables = tables or MemoryTables(now_us)
+        self.leases = MemoryLeases(tables)
         self.timers: TimerStore = MemoryTimers(tables)
         self.runs: RunStore = MemoryRuns(tables)
         self.plans: PlanStore = MemoryPlans(tables)
@@ -42,15 +45,37 @@ class MemoryStore:
         self.history: HistoryStore = MemoryHistory(tables)
         self.tenants: TenantStore = MemoryTenants(tables)
         self.idempotency: IdempotencyStore = MemoryIdempotency(tables)
+        self.links: LinkStore = MemoryLinks(tables)
         self.application = MemoryApplication(tables)
 
+    def for_process(self) -> "MemoryStore":
+        """The same tables, as another process reaches them: over its own lease connection."""
+        return MemoryStore(self._now_us, self._tables)
+
+    @property
+    def server(self) -> MemoryServer:
+        """Its lifetime and its backends."""
+        return self._tables.server
+
+    def snapshot(self) -> TablesSnapshot:
+        """What is committed now, for `go_back`."""
+        return self._tables.snapshot()
+
+    def go_back(self, snapshot: TablesSnapshot) -> None:
+        """Forgets what was committed since, as a failover to a replica that lagged does.
+
+        Another server has other backends: all lease connections end.
+        """
+        self._tables.go_back(snapshot)
+        self.server.restart()
+
     async def listen(self, on_hint: Callable[[Hint], None]) -> "MemoryHints":
-        """Delivers hints from now on."""
+        """Deliver hints from now on."""
         return MemoryHints(self._tables, on_hint)
 
 
 class MemoryHints:
-    """`HintSource` in memory: a hint is delivered before the change that it is about returns."""
+    """`HintSource` in memory. A change delivers its hint before it returns."""
 
     def __init__(self, tables: MemoryTables, on_hint: Callable[[Hint], None]) -> None:
         self._tables = tables

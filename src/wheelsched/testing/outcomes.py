@@ -1,25 +1,26 @@
-"""Stage *settle*, in memory: what an outcome with the run's token makes of the run.
+"""Applies outcomes to runs, in memory.
 
-Invariant: as on Postgres, a state changes by the table of `core.state` and by nothing else.
+Invariant: like on Postgres, a state changes only by the table of `core.state`.
 """
 
 from msgspec.structs import replace
 
 from wheelsched.core.model import FINAL_STATES, Attempt, Run, RunState
 from wheelsched.core.outcome import Failed
-from wheelsched.core.storable import storable_status, storable_text
 from wheelsched.ports import Ending, Settled
 from wheelsched.testing.tables import MemoryTables, RunRow
+from wheelsched.values.sanitize import sanitize_status, sanitize_text
 
 WITHOUT_ATTEMPT = (RunState.SKIPPED, RunState.CANCELLED)
 
 
 def settle(tables: MemoryTables, row: RunRow, outcome: Settled) -> bool:
-    """Writes the outcome, and gives whether it changed anything."""
+    """Write the outcome. Returns whether it changed anything."""
     before, ending = row.run, outcome.ending
     if not counts(before, ending):
         return False
-    makes_attempt = before.state is RunState.ARMED and ending.state not in WITHOUT_ATTEMPT
+    is_attempt = ending.is_attempt and ending.state not in WITHOUT_ATTEMPT
+    makes_attempt = before.state is RunState.ARMED and is_attempt
     is_final = ending.state in FINAL_STATES
     row.run = replace(
         before,
@@ -28,8 +29,8 @@ def settle(tables: MemoryTables, row: RunRow, outcome: Settled) -> bool:
         started_at_us=first(before.started_at_us, ending.started_at_us),
         lateness_us=first(before.lateness_us, ending.lateness_us),
         finished_at_us=ending.finished_at_us if is_final else None,
-        http_status=storable_status(ending.http_status),
-        error=storable_text(ending.error),
+        http_status=sanitize_status(ending.http_status),
+        error=sanitize_text(ending.error),
         retry_at_us=ending.retry_at_us,
         skip_reason=ending.skip_reason,
     )
@@ -45,18 +46,18 @@ def settle(tables: MemoryTables, row: RunRow, outcome: Settled) -> bool:
 
 
 def counts(run: Run, ending: Ending) -> bool:
-    """Whether an attempt with the run's token finds it in a state that its ending can change."""
+    """Whether an ending with the run's token can change the run in its current state."""
     match run.state:
         case RunState.ARMED:
             return True
         case RunState.RUNNING if ending.state is RunState.RUNNING:
-            return ending.http_status is not None  # what was accepted is not handed over any more
+            return ending.http_status is not None  # an accepted run is not handed over any more
         case RunState.RUNNING:
             return ending.state is not RunState.SKIPPED
         case RunState.RETRYING if ending.state is RunState.SUCCEEDED:
             return True
         case RunState.RETRYING:
-            # The end that a person has asked to try again does not come back.
+            # After a manual retry, a replay of the old ending is ignored.
             ends = ending.state in (RunState.DEAD, RunState.CANCELLED)
             return ends and run.counted_attempt > 0
         case _:
@@ -64,7 +65,7 @@ def counts(run: Run, ending: Ending) -> bool:
 
 
 def failed_attempt(run: Run, outcome: Settled) -> Attempt:
-    """What the history keeps of an attempt that did not end its run."""
+    """The history entry of an attempt that did not end its run."""
     assert run.shard
     return Attempt(
         job_id=run.job_id,
@@ -79,5 +80,5 @@ def failed_attempt(run: Run, outcome: Settled) -> Attempt:
 
 
 def first(before: int | None, now: int | None) -> int | None:
-    """What the first attempt wrote stays."""
+    """The value of the first attempt, which later ones do not change."""
     return now if before is None else before

@@ -1,7 +1,7 @@
-"""Stage *plan*, in memory.
+"""`PlanStore` in memory.
 
-Invariant: as on Postgres, a draft becomes a job or is refused once, under the fence; and one that
-a transaction has locked is passed by.
+Invariant: like on Postgres, a draft is accepted or refused once, under the fence. A draft that a
+transaction has locked is skipped.
 """
 
 from collections.abc import Collection, Sequence
@@ -71,7 +71,7 @@ class MemoryPlans:
         before = tables.job_counts[draft.tenant_id]
         error, registration = plan.error, plan.registration
         if registration is not None and before >= quota:
-            error = f"the tenant has as many jobs as it may have: {quota}"
+            error = f"the tenant has reached its quota of {quota} jobs"
         changes = {"version": draft.version + 1, "updated_at_us": tables.now_us()}
         if registration is None or error is not None:
             state = JobState.REFUSED
@@ -102,7 +102,7 @@ class MemoryPlans:
 
 
 def _skipped(gone: UnplannedRow, due_us: int, now_us: int) -> Run:
-    """The due time of a timer, alone: the schedule is gone with the job."""
+    """A skipped run for the timer's own due time only, because the schedule is deleted."""
     return Run(
         job_id=gone.job_id,
         due_us=due_us,

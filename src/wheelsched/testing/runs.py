@@ -1,11 +1,11 @@
-"""Stages *settle* and *sweep*, in memory. Invariant: as on Postgres, fenced by token."""
+"""`RunStore` in memory. Invariant: like on Postgres, writes are fenced by token."""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
 from msgspec.structs import replace
 
-from wheelsched.core.model import UNFINISHED_STATES, RunKey, RunState
+from wheelsched.core.model import UNFINISHED_STATES, JobState, RunKey, RunState
 from wheelsched.core.partition import partition_of
 from wheelsched.ports import Adoption, Checked, Lease, Settled
 from wheelsched.testing.outcomes import settle
@@ -77,13 +77,15 @@ class MemoryRuns:
             row.heartbeat_at_us = None
         return lost
 
-    async def recheck(self, keys: Collection[RunKey]) -> list[Checked]:
+    async def revalidate(self, keys: Collection[RunKey]) -> list[Checked]:
         found = [(key, self._tables.runs[key]) for key in keys if key in self._tables.runs]
         return [
             Checked(
                 run=row.run,
                 version=self._version(key),
                 heartbeat_at_us=row.heartbeat_at_us,
+                lease_us=row.lease_us,
+                is_paused=self._is_paused(row),
             )
             for key, row in found
         ]
@@ -92,12 +94,16 @@ class MemoryRuns:
         job = self._tables.jobs.get(key.job_id)
         return None if job is None else job.version
 
+    def _is_paused(self, row: RunRow) -> bool:
+        job = self._tables.jobs.get(row.run.job_id)
+        return job is not None and job.state is JobState.PAUSED and not row.had_retry
+
     def _is_known(self, row: RunRow) -> bool:
-        """Whether a sweep sees the run: after its partition's mark, or among the retries."""
+        """Whether a sweep finds the run: after its partition's mark, or among the retries."""
         mark_us = self._tables.partitions[partition_of(row.run.job_id)].live_since_us
         return row.run.due_us >= mark_us or row.run.key in self._tables.retries
 
 
 def position(key: RunKey) -> tuple[int, bytes]:
-    """The order of a sweep in one partition."""
+    """The sort key of a sweep within one partition."""
     return key.due_us, key.job_id.bytes

@@ -1,22 +1,23 @@
-"""Due times that nothing fires for, in memory. Invariant: as on Postgres, whoever stops a timer
-writes what it leaves behind."""
+"""Records skipped due times, in memory.
+
+Invariant: like on Postgres, stopping a timer records the due times that it leaves unarmed.
+"""
 
 from uuid import UUID
 
 from msgspec.structs import replace
 
-from wheelsched.core.compile import compile_schedule
-from wheelsched.core.misfire import Skip
 from wheelsched.core.model import Job, Run, RunState, SkipReason
-from wheelsched.core.pause import left_behind
+from wheelsched.core.policies.misfire import Skip
+from wheelsched.core.policies.pause import unarmed_dues
+from wheelsched.schedule.compile import compile_schedule
 from wheelsched.testing.tables import IN_TIME_US, MemoryTables
 
 
 def stop_timer(
     tables: MemoryTables, job: Job, reason: SkipReason, *, until_us: int | None = None
 ) -> None:
-    """Stops the timer of a job, and writes what it leaves behind until now, or until an instant
-    that comes before."""
+    """Stop the timer of a job, and record its unarmed due times until now or `until_us`."""
     timer = tables.timers.pop(job.job_id, None)
     stopped_at_us = tables.now_us()
     if until_us is not None:
@@ -25,13 +26,13 @@ def stop_timer(
         return
     known_us = {key.due_us for key in tables.runs if key.job_id == job.job_id}
     schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)
-    skip = left_behind(schedule, timer.due_us, stopped_at_us, reason, known_us)
+    skip = unarmed_dues(schedule, timer.due_us, stopped_at_us, reason, known_us)
     if skip is not None:
         write_skip(tables, job, skip)
 
 
 def withdraw(tables: MemoryTables, job_id: UUID, reason: SkipReason) -> None:
-    """Skips the armed runs of a job, except those that may be sent before their shard hears."""
+    """Skip the armed runs of a job, except those that may be sent before their shard knows."""
     now_us = tables.now_us()
     for row in [row for key, row in tables.runs.items() if key.job_id == job_id]:
         is_first = row.run.state is RunState.ARMED and not row.had_retry
@@ -47,7 +48,7 @@ def withdraw(tables: MemoryTables, job_id: UUID, reason: SkipReason) -> None:
 
 
 def write_skip(tables: MemoryTables, job: Job, skip: Skip) -> None:
-    """Writes the one row that stands for all the due times of a skip."""
+    """Write the one run that stands for all due times of a skip."""
     run = Run(
         job_id=job.job_id,
         due_us=skip.last_us,

@@ -1,4 +1,4 @@
-"""Tenants and tokens, in memory. Invariant: as on Postgres, names of tenants are unique."""
+"""`TenantStore` in memory. Invariant: like on Postgres, tenant names are unique."""
 
 from collections.abc import Collection
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Stages *load* and *arm*, in memory. Invariant: as on Postgres, by compare-and-set."""
+"""`TimerStore` in memory. Invariant: like on Postgres, arming is a compare-and-set."""
 
 from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -122,7 +122,7 @@ class MemoryTimers:
                 token=retry.token,
                 armed_at_us=self._tables.now_us(),
             )
-            row.heartbeat_at_us = None  # it was of the attempt before
+            row.heartbeat_at_us = None  # belonged to the previous attempt
             self._tables.retries[retry.key] = None
             won.append(row.run)
         return won

@@ -1,1 +1,1 @@
-"""What goes over the wire: the contract with workers and with users of the API."""
+"""The wire contract with workers and API users: JSON documents, headers and their encodings."""

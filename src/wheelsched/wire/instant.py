@@ -1,6 +1,6 @@
 """Instants on the wire: RFC 3339 in UTC outside, integer microseconds inside.
 
-Invariant: `read_us(instant(us), …) == us` for every instant that a due time can have.
+Invariant: `read_us(instant(us), …) == us` for every valid due time.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -8,8 +8,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from wheelsched.core.spec import END_US
 from wheelsched.errors import InvalidInstant
+from wheelsched.schedule.spec import END_US
 
 Instant = Annotated[datetime, Meta(tz=True)]
 
@@ -18,21 +18,21 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def instant(instant_us: int) -> datetime:
-    """An instant as it is written."""
-    return _EPOCH + timedelta(microseconds=instant_us)
+    """The instant as a datetime in UTC."""
+    return _EPOCH + instant_us * _MICROSECOND  # twice as fast as `timedelta(microseconds=…)`
 
 
 def instant_or_none(instant_us: int | None) -> datetime | None:
-    """An instant as it is written, where there is one."""
+    """The instant as a datetime in UTC, if there is one."""
     return None if instant_us is None else instant(instant_us)
 
 
 def read_us(written: datetime, *, pointer: str) -> int:
-    """The microseconds of an instant that was written, or `InvalidInstant`."""
+    """The instant in microseconds, or `InvalidInstant` if it is out of range."""
     instant_us = (written - _EPOCH) // _MICROSECOND
     if not 0 <= instant_us < END_US:
         raise InvalidInstant(
-            f"{written.isoformat()} is out of range; times are 1970-01-01T00:00:00Z to "
+            f"{written.isoformat()} is out of range; expected 1970-01-01T00:00:00Z to "
             "2199-12-31T23:59:59Z",
             pointer=pointer,
         )

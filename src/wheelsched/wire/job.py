@@ -1,9 +1,8 @@
-"""Jobs on the wire: the document that a user writes, and what comes back.
+"""Job documents: what users write and what the API returns.
 
-Invariant: these structs say which fields there are and of which type, and refuse any other. What
-the text in them must look like is for the core to judge, which knows more to say about it; the
-descriptions, values, bounds and defaults in them only document that. `docs/JOBS.md` is checked
-against them.
+Invariant: these structs define the fields and their types, and reject all others. The core
+validates the values; descriptions, ranges and defaults here only document. A test compares
+`docs/JOBS.md` with them.
 """
 
 from collections.abc import Mapping
@@ -13,21 +12,23 @@ from uuid import UUID
 
 from msgspec import Meta, Raw, Struct, field
 
-from wheelsched.core.bounds import MAX_EXCLUSIONS
-from wheelsched.core.labels import MAX_NAME
-from wheelsched.core.model import DEFAULT_IDEMPOTENCY_KEY, JobState
-from wheelsched.core.policy import UNLIMITED_CONCURRENCY, Backoff, OnMisfire, OnOverlap
-from wheelsched.core.sensitive import MASK
-from wheelsched.core.spec import DstGap, DstOverlap
-from wheelsched.core.target import METHODS
-from wheelsched.core.written import (
+from wheelsched.core.model import DEFAULT_CLAIM_WITHIN_US, DEFAULT_IDEMPOTENCY_KEY, JobState
+from wheelsched.core.policies.policy import UNLIMITED_CONCURRENCY, Backoff, OnMisfire, OnOverlap
+from wheelsched.core.policies.policy_json import (
     MAX_ATTEMPTS,
     MAX_MISSED,
     MAX_PRIORITY,
     Policies,
     write_policies,
 )
-from wheelsched.wire.describing import about, choice, integer
+from wheelsched.core.targets.queue import MAX_QUEUE, QUEUE_PATTERN
+from wheelsched.core.targets.sensitive import MASK
+from wheelsched.core.targets.target import METHODS
+from wheelsched.schedule.bounds import MAX_EXCLUSIONS
+from wheelsched.schedule.spec import DstGap, DstOverlap
+from wheelsched.values.duration import format_duration
+from wheelsched.values.labels import MAX_NAME
+from wheelsched.wire.annotations import about, choice, integer
 
 
 def _text(description: str, example: str) -> dict[str, Any]:
@@ -59,17 +60,17 @@ SCHEDULE: Final = Meta(
             {
                 "type": "object",
                 "properties": {
-                    "cron": _text("A cron expression.", "0 9 * * 1"),
-                    "at": _text("The time of a one-off.", "2026-03-08T09:30:00"),
-                    "every": _text("An interval of elapsed time, at least 1s.", "5m"),
-                    "rrule": _text("A recurrence rule (RFC 5545).", "FREQ=DAILY;BYHOUR=9"),
-                    "start": _text("First time or date that may be due.", "2026-01-01"),
-                    "end": _text("Last time or date that may be due.", "2026-12-31T18:00:00Z"),
+                    "cron": _text("Cron expression.", "0 9 * * 1"),
+                    "at": _text("Time of a one-off.", "2026-03-08T09:30:00"),
+                    "every": _text("Interval of elapsed time, at least 1s.", "5m"),
+                    "rrule": _text("Recurrence rule (RFC 5545).", "FREQ=DAILY;BYHOUR=9"),
+                    "start": _text("Earliest due time or date.", "2026-01-01"),
+                    "end": _text("Latest due time or date.", "2026-12-31T18:00:00Z"),
                     "exclude": {
                         "type": "array",
                         "items": {"type": "string"},
                         "maxItems": MAX_EXCLUSIONS,
-                        "description": "Local dates, and ranges of them, that are never due.",
+                        "description": "Local dates and date ranges on which the job is not due.",
                         "examples": [["2026-12-25", "2026-12-27/2027-01-02"]],
                     },
                 },
@@ -79,40 +80,56 @@ SCHEDULE: Final = Meta(
     },
 )
 NAME: Final = Meta(
-    description="The job's name, unique in the tenant.",
+    description="Job name, unique within the tenant.",
     examples=["weekly-report"],
     extra_json_schema={"minLength": 1, "maxLength": MAX_NAME},
 )
+QUEUE: Final = Meta(
+    extra_json_schema={"minLength": 1, "maxLength": MAX_QUEUE, "pattern": f"^{QUEUE_PATTERN}$"}
+)
 WARNINGS: Final = Meta(
-    description="Where the schedule may not mean what its author meant, e.g. because another "
+    description="Why the schedule may not do what its author intended, e.g. because another "
     "scheduler reads it differently."
 )
 
 Duration = Annotated[str, DURATION]
 
 
-class TargetDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the callbacks go."""
+class TargetDocument(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """Where the runs go: to a URL that is called, or to a queue from which workers take them."""
 
     url: Annotated[
-        str,
-        about("URL that is called, `http` or `https`.", example="https://example.org/hooks/report"),
-    ]
+        str | None,
+        about("URL to call, `http` or `https`.", example="https://example.org/hooks/report"),
+    ] = None
     method: Annotated[
         Annotated[str, choice(*METHODS)] | None, about("HTTP method.", default="POST")
     ] = None
     headers: Annotated[
         dict[str, str] | None,
         about(
-            "Headers of every callback. Values of sensitive ones, such as `authorization`, are "
-            f"answered as `{MASK}`.",
+            "Headers of every callback. Values of sensitive ones, e.g. `authorization`, are "
+            f"shown as `{MASK}`.",
             default={},
             example={"x-team": "a"},
         ),
     ] = None
     batch: Annotated[
         Annotated[int, integer(1, MAX_BATCH)] | None,
-        about("Most runs of this target in one request; above 1 the body is an array.", default=1),
+        about("Maximum runs per request; above 1 the body is an array.", default=1),
+    ] = None
+    queue: Annotated[
+        Annotated[str, QUEUE] | None,
+        about("Queue from which workers take the runs, in place of `url`.", example="billing"),
+    ] = None
+    claim_within: Annotated[
+        Duration | None,
+        about(
+            "How long a run waits in its queue for a worker, 1s to 30d; after that it is dead.",
+            default=format_duration(DEFAULT_CLAIM_WITHIN_US),
+        ),
     ] = None
 
 
@@ -130,22 +147,22 @@ class MisfireDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     grace: Annotated[
         Duration | None,
         about(
-            "How late a run may be and still count as on time, at most 1d.",
+            "Maximum lateness of a run that counts as on time, at most 1d.",
             default=_DEFAULTS["misfire"]["grace"],
         ),
     ] = None
     window: Annotated[
         Duration | None,
         about(
-            "How late a run may be and still be caught up, at most 30d. The default is `grace`, "
-            "where that is longer.",
+            "Maximum lateness of a run that is still caught up, at most 30d. The default is "
+            "`grace` if that is longer.",
             default=_DEFAULTS["misfire"]["window"],
         ),
     ] = None
     max_missed: Annotated[
         Annotated[int, integer(1, MAX_MISSED)] | None,
         about(
-            "How many missed runs the policy `all` catches up.",
+            "Maximum number of missed runs that the policy `all` catches up.",
             default=_DEFAULTS["misfire"]["max_missed"],
         ),
     ] = None
@@ -157,14 +174,14 @@ class OverlapDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     policy: Annotated[
         Annotated[str, choice(*OnOverlap)] | None,
         about(
-            "Skip the run, queue it, start it beside the others, or cancel the oldest.",
+            "Skip the run, queue it, start it alongside the others, or cancel the oldest.",
             default=_DEFAULTS["overlap"]["policy"],
         ),
     ] = None
     max_concurrent: Annotated[
         Annotated[int, integer(1, UNLIMITED_CONCURRENCY)] | None,
         about(
-            "Most live runs of the job. Unset, it is 1, and "
+            "Maximum number of live runs of the job. The default is 1, or "
             f"{UNLIMITED_CONCURRENCY:,} with the policy `allow`; with `skip` only 1 is valid.",
             default=None,
             example=1,
@@ -173,30 +190,33 @@ class OverlapDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RetryDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How often a failed run is tried again, and when."""
+    """How often and when a failed run is retried."""
 
     max_attempts: Annotated[
         Annotated[int, integer(1, MAX_ATTEMPTS)] | None,
-        about("Attempts of a run, the first included.", default=_DEFAULTS["retry"]["max_attempts"]),
+        about(
+            "Maximum attempts per run, including the first.",
+            default=_DEFAULTS["retry"]["max_attempts"],
+        ),
     ] = None
     backoff: Annotated[
         Annotated[str, choice(*Backoff)] | None,
         about(
-            "How the longest wait grows with each failed attempt.",
+            "How the maximum wait grows with each failed attempt.",
             default=_DEFAULTS["retry"]["backoff"],
         ),
     ] = None
     initial: Annotated[
         Duration | None,
         about(
-            "Longest wait after the first failure, 1ms to 1d.",
+            "Maximum wait after the first failure, 1ms to 1d.",
             default=_DEFAULTS["retry"]["initial"],
         ),
     ] = None
     max: Annotated[
         Duration | None,
         about(
-            "Longest wait after any failure, 1ms to 1d. The default is `initial`, where that is "
+            "Maximum wait after any failure, 1ms to 1d. The default is `initial` if that is "
             "longer.",
             default=_DEFAULTS["retry"]["max"],
         ),
@@ -206,7 +226,7 @@ class RetryDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class DstDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to do with a due time that a clock change skips or repeats.
 
-    It does not apply to a schedule that runs at least hourly through the change.
+    Schedules that run at least hourly through the change are not affected.
     """
 
     gap: Annotated[
@@ -226,7 +246,7 @@ class DstDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class JobDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job as its user writes it. A field written as null is one that is not written."""
+    """A job as its user writes it. A null field counts as omitted."""
 
     SYNONYMS: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("cron", "crontab", "expression", "interval"), "schedule"),
@@ -234,6 +254,7 @@ class JobDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         **dict.fromkeys(("tz", "time_zone", "zone"), "timezone"),
         **dict.fromkeys(("url", "endpoint", "webhook", "callback"), "target.url"),
         **{name: f"target.{name}" for name in ("method", "headers", "batch")},
+        **{name: f"target.{name}" for name in ("queue", "claim_within")},
         **dict.fromkeys(("body", "data", "args", "params", "input"), "payload"),
         **dict.fromkeys(("retries", "attempts"), "retry.max_attempts"),
         **{name: f"retry.{name}" for name in ("max_attempts", "backoff")},
@@ -246,7 +267,10 @@ class JobDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     schedule: Annotated[Raw, SCHEDULE]
     target: Annotated[
         TargetDocument,
-        about("Where the callbacks go.", example={"url": "https://example.org/hooks/report"}),
+        about(
+            "Where the runs go: a `url` or a `queue`.",
+            example={"url": "https://example.org/hooks/report"},
+        ),
     ]
     timezone: Annotated[
         str | None,
@@ -255,7 +279,7 @@ class JobDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     payload: Annotated[
         Raw,
         about(
-            "Any JSON, at most 256 KiB; sent byte for byte.",
+            "Any JSON value of at most 256 KiB, sent byte for byte.",
             default=None,
             example={"report": "weekly"},
         ),
@@ -277,7 +301,7 @@ class JobDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     retry: Annotated[
         RetryDocument | None,
         about(
-            "How often a failed run is tried again, and when.",
+            "How often and when a failed run is retried.",
             default={},
             example={"max_attempts": 10, "max": "1h"},
         ),
@@ -285,22 +309,23 @@ class JobDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     timeout: Annotated[
         Duration | None,
         about(
-            "How long an attempt may take, 10ms to 1d; after a 202, how long the worker may be "
-            "silent.",
+            "Timeout of an attempt, 10ms to 1d; after a 202, the maximum time between heartbeats.",
             default=_DEFAULTS["timeout"],
         ),
     ] = None
     jitter: Annotated[
         Duration | None,
         about(
-            "Random delay of up to this long, at most the shortest time between two runs.",
+            "Random delay of up to this long, at most the shortest interval between two runs.",
             default="0s",
             example="30s",
         ),
     ] = None
     priority: Annotated[
         Annotated[int, integer(-MAX_PRIORITY, MAX_PRIORITY)] | None,
-        about("Runs of a higher priority go first among the waiting runs of a tenant.", default=0),
+        about(
+            "Among a tenant's waiting runs, those with a higher priority are sent first.", default=0
+        ),
     ] = None
     dst: Annotated[
         DstDocument | None,
@@ -312,18 +337,21 @@ class JobDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = None
     idempotency_key: Annotated[
         str | None,
-        about("Template of the key that a worker sees.", default=DEFAULT_IDEMPOTENCY_KEY),
+        about(
+            "Template of the idempotency key that the worker receives.",
+            default=DEFAULT_IDEMPOTENCY_KEY,
+        ),
     ] = None
     tags: Annotated[
         dict[str, str] | None,
-        about("Labels that lists can be filtered by.", default={}, example={"team": "a"}),
+        about("Labels to filter lists by.", default={}, example={"team": "a"}),
     ] = None
 
 
 class JobAnswer(Struct, frozen=True, kw_only=True):
-    """A job as it is stored, with every default written out.
+    """A stored job, with all defaults filled in.
 
-    Of one that is unplanned or refused it is what was written, as far as that can be read.
+    A job that is unplanned or refused is shown as it was written, as far as it can be parsed.
     """
 
     job_id: UUID
@@ -332,7 +360,7 @@ class JobAnswer(Struct, frozen=True, kw_only=True):
     schedule: Annotated[Raw, SCHEDULE]
     timezone: str
     target: TargetDocument
-    payload: Annotated[Raw, Meta(description="As it was written.")]
+    payload: Annotated[Raw, Meta(description="The payload as registered.")]
     misfire: MisfireDocument
     overlap: OverlapDocument
     retry: RetryDocument
@@ -342,15 +370,14 @@ class JobAnswer(Struct, frozen=True, kw_only=True):
     dst: DstDocument
     idempotency_key: str
     tags: dict[str, str]
-    version: Annotated[int, Meta(description="Grows with every change; the ETag.")]
+    version: Annotated[int, Meta(description="Incremented by every change; used as the ETag.")]
     created_at: datetime
     updated_at: datetime
     paused_at: Annotated[datetime | None, Meta(description="Null unless the job is paused.")]
     next_run_at: Annotated[datetime | None, Meta(description="Null unless the job is active.")]
-    error: Annotated[
-        str | None, Meta(description="Why a job that was scheduled in SQL was refused.")
-    ] = None
+    error: Annotated[str | None, Meta(description="Why a job scheduled in SQL was refused.")] = None
     too_late: Annotated[
-        tuple[str, ...], Meta(description="Armed runs that a change came too late for.")
+        tuple[str, ...],
+        Meta(description="Ids of runs that were already being sent and do not follow the change."),
     ] = ()
     warnings: Annotated[tuple[str, ...], WARNINGS] = ()

@@ -1,6 +1,6 @@
-"""What is asked of jobs, beside their documents.
+"""Requests and responses of the job operations, other than the job document itself.
 
-Invariant: a request struct refuses what it does not know; an answer struct is what a client reads.
+Invariant: request structs reject unknown fields; clients decode responses with the answer structs.
 """
 
 from enum import StrEnum
@@ -19,7 +19,7 @@ class JobPage(Struct, frozen=True, kw_only=True):
 
 
 class ResumeFrom(StrEnum):
-    """Where a resumed job goes on: what it missed meanwhile is decided by its misfire policy."""
+    """Where a resumed job continues; its misfire policy decides about the runs it missed."""
 
     NOW = "now"
     PAUSED_AT = "paused_at"
@@ -32,7 +32,7 @@ class ResumeRequest(
 
 
 class BulkItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one document: its job's id, or its problem."""
+    """The result for one document: the id of its job, or its problem."""
 
     job_id: UUID | None = None
     problem: Problem | None = None
@@ -40,8 +40,8 @@ class BulkItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BulkAnswer(Struct, frozen=True, kw_only=True):
-    """What became of each document, in their order."""
+    """The results for all documents of a bulk request."""
 
     registered: int
     refused: int
-    items: Annotated[list[BulkItem], Meta(description="in the order of the request")]
+    items: Annotated[list[BulkItem], Meta(description="In the order of the request.")]

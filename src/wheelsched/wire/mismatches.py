@@ -1,7 +1,7 @@
-"""Mismatches of a document with its type: all of them, where a decoder stops at the first.
+"""Type mismatches of a document: finds all of them, where a decoder stops at the first.
 
-Invariant: what is left of the document once its mismatches are taken out can be decoded, if every
-required field that had to go has a stand-in. So the values of the other fields can be judged too.
+Invariant: the document without its mismatches can be decoded if every removed required field has a
+stand-in. So the remaining fields can be validated too.
 """
 
 import re
@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 import msgspec
 from msgspec import Raw, Struct
 
-from wheelsched.core.fields import escaped, unknown_fields
-from wheelsched.core.problem_list import MAX_PROBLEMS
 from wheelsched.errors import InvalidField, UnknownField, WrongType, quoted
+from wheelsched.values.fields import escape_pointer, unknown_fields
+from wheelsched.values.problem_list import MAX_PROBLEMS
 
 MAX_POINTER: Final = 500
 
@@ -22,14 +22,14 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, Raw])
 
 
 class Mismatches:
-    """The problems of one document, and what stands in for required fields that are unusable."""
+    """The type mismatches of one document, and stand-ins for unusable fields."""
 
     def __init__(self, stand_ins: Mapping[str, bytes]) -> None:
         self.found: list[InvalidField] = []
         self._stand_ins = stand_ins
 
-    def take_out(self, written: Raw, kind: Any, pointer: str = "") -> Raw | None:
-        """The document without what does not match its type; None if nothing of it does."""
+    def strip(self, written: Raw, kind: Any, pointer: str = "") -> Raw | None:
+        """The document without the values that do not match their type; None if nothing is left."""
         if len(self.found) >= MAX_PROBLEMS:
             return written
         plain = _plain(kind)
@@ -57,8 +57,8 @@ class Mismatches:
         kept: dict[str, Raw] = {}
         for name, field in known.items():
             place = _below(pointer, name)
-            left = self.take_out(fields[name], field.type, place) if name in fields else None
-            if left is None and field.required:
+            left = self.strip(fields[name], field.type, place) if name in fields else None
+            if left is None and (field.required or name in fields):
                 left = self._stand_in(place, is_missing=name not in fields)
             if left is not None:
                 kept[name] = left
@@ -66,7 +66,7 @@ class Mismatches:
 
     def _from_mapping(self, written: Raw, kind: Any, pointer: str) -> Raw:
         kept = {
-            name: self.take_out(value, kind, _below(pointer, name))
+            name: self.strip(value, kind, _below(pointer, name))
             for name, value in _OBJECT.decode(written).items()
         }
         return Raw(
@@ -81,11 +81,11 @@ class Mismatches:
 
 
 def _below(pointer: str, name: str) -> str:
-    return cut(f"{pointer}/{escaped(name[:MAX_POINTER])}")
+    return cut(f"{pointer}/{escape_pointer(name[:MAX_POINTER])}")
 
 
 def _plain(kind: Any) -> Any:
-    """A type without its annotations, and without the None that it may be instead."""
+    """The type without annotations and without `| None`."""
     if get_origin(kind) is Annotated:
         return _plain(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
@@ -95,11 +95,11 @@ def _plain(kind: Any) -> Any:
 
 
 def cut(pointer: str) -> str:
-    """A pointer, unless the names in it are so long that nobody would read them."""
+    """The pointer, shortened if its names are too long to be readable."""
     return pointer if len(pointer) <= MAX_POINTER else f"{pointer[: MAX_POINTER - 1]}…"
 
 
-# As msgspec words them.
+# These match msgspec's messages.
 _PLACE: Final = re.compile(r" - at `(?:key` in `)?\$(?P<path>.*)`$", re.DOTALL)
 _STEP: Final = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<index>\d+)\]|\[(?P<any>\.\.\.)\]")
 _WORDS: Final = {
@@ -117,7 +117,7 @@ _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`", re
 
 
 def field_error(message: str, tree: object, pointer: str = "") -> InvalidField:
-    """The error of a field, from the message of a decoder and the value at a pointer."""
+    """The field error for a decoder's message about the value at a pointer."""
     place = _PLACE.search(message)
     said = message if place is None else message[: place.start()]
     pointer = cut(pointer + "".join(_steps("" if place is None else place["path"], tree)))
@@ -126,14 +126,15 @@ def field_error(message: str, tree: object, pointer: str = "") -> InvalidField:
     if unknown := _UNKNOWN.fullmatch(said):
         name = unknown["name"]
         return UnknownField(
-            f"unknown field {quoted(name)}", pointer=f"{pointer}/{escaped(name[:100])}"
+            f"unknown field {quoted(name)}", pointer=f"{pointer}/{escape_pointer(name[:100])}"
         )
     said = _TYPES.sub(_in_words, said)
     return WrongType(said[:1].lower() + said[1:], pointer=pointer)
 
 
 def _in_words(types: re.Match[str]) -> str:
-    """Types as people call them. That a field may also be null is no news to anybody."""
+    """Type names in plain English. `null` is left out: that a field may be null needs no
+    mention."""
     names = types[1].split(" | ")
     if len(names) > 1:
         names = [name for name in names if name != "null"]
@@ -141,7 +142,7 @@ def _in_words(types: re.Match[str]) -> str:
 
 
 def _steps(path: str, tree: Any) -> Iterator[str]:
-    """The path as pointer tokens; which value of a mapping is meant, only the tree knows."""
+    """The path as pointer tokens; only the tree tells which value of a mapping is meant."""
     for step in _STEP.finditer(path):
         if step["name"] is not None:
             key: Any = step["name"]
@@ -149,7 +150,7 @@ def _steps(path: str, tree: Any) -> Iterator[str]:
             key = int(step["index"])
         else:
             key = next((name for name, value in tree.items() if not isinstance(value, str)), "")
-        yield f"/{escaped(str(key))}"
+        yield f"/{escape_pointer(str(key))}"
         try:
             tree = tree[key]
         except (LookupError, TypeError):

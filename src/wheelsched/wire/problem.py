@@ -1,6 +1,6 @@
-"""Problems on the wire (RFC 9457): what was wrong, where, and what would be right.
+"""Problem documents (RFC 9457): what was wrong, where, and what would be right.
 
-Invariant: every answer that is an error is one of these, whoever found it.
+Invariant: every error response of the API is one of these.
 """
 
 from typing import Annotated, Final
@@ -11,14 +11,16 @@ CONTENT_TYPE: Final = "application/problem+json"
 
 
 class FieldProblem(Struct, frozen=True):
-    """One field that does not hold what it should."""
+    """One invalid field."""
 
-    pointer: Annotated[str, Meta(description="JSON pointer (RFC 6901), or the parameter's name")]
+    pointer: Annotated[
+        str, Meta(description="JSON pointer (RFC 6901), or name of the query parameter.")
+    ]
     detail: str
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """An error, in words for people and with a type for programs."""
+    """An error, with text for people and a type for programs."""
 
     type: Annotated[str, Meta(examples=["urn:wheelsched:problem:job-not-found"])]
     title: str

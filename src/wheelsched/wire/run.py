@@ -1,6 +1,7 @@
-"""Runs on the wire: their history, what people ask of them, and what workers report.
+"""Runs on the wire: history, requested runs, and reports of workers.
 
-Invariant: a run is named by its `run_id` everywhere, and whoever reports for it says its token.
+Invariant: a run is identified by its `run_id` everywhere, and a worker's report carries the fencing
+token of the attempt.
 """
 
 from datetime import datetime
@@ -16,12 +17,12 @@ from wheelsched.wire.instant import Instant
 MAX_REDRIVE: Final = 10_000
 
 Token = Annotated[
-    int, Meta(ge=0, le=2**63 - 1, description="`wheelsched-fencing-token` of the attempt")
+    int, Meta(ge=0, le=2**63 - 1, description="`wheelsched-fencing-token` of the attempt.")
 ]
 
 
 class AttemptAnswer(Struct, frozen=True, kw_only=True):
-    """One dispatch of a run."""
+    """One attempt of a run."""
 
     attempt: int
     token: int | None
@@ -33,7 +34,7 @@ class AttemptAnswer(Struct, frozen=True, kw_only=True):
 
 
 class RunAnswer(Struct, frozen=True, kw_only=True):
-    """One due time of a job, and what became of it."""
+    """One run of a job and its outcome."""
 
     run_id: str
     job_id: UUID
@@ -56,14 +57,15 @@ class RunAnswer(Struct, frozen=True, kw_only=True):
     token: int | None
     waiting_for: Annotated[
         str | None,
-        Meta(description="of a single run that is due and held back: the open circuit breaker"),
+        Meta(description="The open circuit breaker that holds the run back. Null in lists."),
     ] = None
     attempts: Annotated[
-        tuple[AttemptAnswer, ...] | None, Meta(description="of a single run; null in lists")
+        tuple[AttemptAnswer, ...] | None,
+        Meta(description="All attempts of the run. Null in lists."),
     ] = None
     job_name: Annotated[
         str | None,
-        Meta(description="of a single run and in lists across jobs; null once the job is deleted"),
+        Meta(description="Null in lists of one job, and once the job is deleted."),
     ] = None
 
 
@@ -73,19 +75,19 @@ class RunPage(Struct, frozen=True, kw_only=True):
 
 
 class HeartbeatRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A worker is still at it."""
+    """The worker is still processing the run."""
 
     token: Token
 
 
 class CompleteRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A worker did it."""
+    """The worker completed the run."""
 
     token: Token
 
 
 class FailRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A worker could not do it; with `retry` false, it never will."""
+    """The worker failed to process the run; `retry: false` rules out another attempt."""
 
     token: Token
     error: Annotated[str, Meta(max_length=MAX_ERROR_LENGTH)] = ""
@@ -93,14 +95,14 @@ class FailRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class CancelAnswer(Struct, frozen=True, kw_only=True):
-    """Whether the run was ended in time to keep it from being sent."""
+    """Whether the run was cancelled before it was sent."""
 
     run_id: str
     in_time: bool
 
 
 class RequestedAnswer(Struct, frozen=True, kw_only=True):
-    """Runs that were put in line."""
+    """The runs that were added."""
 
     count: int
     run_ids: list[str]
@@ -108,15 +110,16 @@ class RequestedAnswer(Struct, frozen=True, kw_only=True):
 
 
 class TriggerRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Run a job now, with its own payload or with this one."""
+    """Run a job now, with its own payload or the given one."""
 
     payload: Annotated[
-        Raw | UnsetType, Meta(description="any JSON, sent byte for byte in place of the job's")
+        Raw | UnsetType,
+        Meta(description="Any JSON value, sent byte for byte instead of the job's payload."),
     ] = UNSET
 
 
 class BackfillRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fill the due times from `since` until before `until`, or count them."""
+    """Adds runs for the due times from `since` until before `until`, or only counts them."""
 
     since: Instant
     until: Instant
@@ -124,10 +127,10 @@ class BackfillRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RedriveRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Put runs that are out of attempts in line again, oldest first.
+    """Retry dead runs, oldest first.
 
-    `rate` is how many of them become due each second; without it all are due at once, and the
-    shard's pace for late runs alone holds them back.
+    `rate` is how many of them become due per second. Without it all are due at once, limited only
+    by the shard's backlog rate.
     """
 
     job_id: UUID | None = None

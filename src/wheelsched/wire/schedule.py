@@ -1,6 +1,6 @@
-"""Schedules on the wire: coming times, previews, and why a job did or did not fire.
+"""Schedules on the wire: next due times, previews, and why a job did or did not fire.
 
-Invariant: nothing here is stored; all of it follows from a job, its history and the time.
+Invariant: none of this is stored; it is computed from the job, its history and the current time.
 """
 
 from datetime import datetime
@@ -14,14 +14,14 @@ from wheelsched.wire.run import RunAnswer
 
 
 class DueAnswer(Struct, frozen=True, kw_only=True):
-    """One due time, as machines and as people of its zone read it."""
+    """One due time, in UTC and in the job's time zone."""
 
     utc: datetime
     local: datetime
 
 
 class NextAnswer(Struct, frozen=True, kw_only=True):
-    """The coming due times of a job."""
+    """The next due times of a job."""
 
     job_id: UUID
     timezone: str
@@ -29,7 +29,7 @@ class NextAnswer(Struct, frozen=True, kw_only=True):
 
 
 class PreviewAnswer(Struct, frozen=True, kw_only=True):
-    """What a job would do, if it were registered now."""
+    """What the job would do if it were registered now."""
 
     words: str
     next_times: list[DueAnswer]
@@ -37,36 +37,36 @@ class PreviewAnswer(Struct, frozen=True, kw_only=True):
     hidden_changes: Annotated[
         list[str] | None,
         Meta(
-            description="JSON pointers of the sensitive headers whose value differs from that of "
-            "the registered job of the same name; null if there is none, or without the scope "
-            "`write`",
+            description="JSON pointers of the sensitive headers whose value differs from that in "
+            "the registered job of the same name; null without such a job or the scope "
+            "`write`.",
             examples=[["/target/headers/authorization"]],
         ),
     ] = None
 
 
 class Verdict(StrEnum):
-    """Why a job did, or did not, fire at a time."""
+    """Why a job did or did not fire at a given time."""
 
-    FIRED = "fired"  # there is a run, and an attempt of it
-    WAITING = "waiting"  # there is a run that waits for an attempt
-    SKIPPED = "skipped"  # there was a reason not to
+    FIRED = "fired"  # the run has an attempt
+    WAITING = "waiting"  # the run has no attempt yet
+    SKIPPED = "skipped"  # the run has a skip reason
     CANCELLED = "cancelled"
-    NOT_DUE = "not_due"  # the schedule has no such time
-    NOT_YET = "not_yet"  # it is due then, and that is still to come
-    NOT_REGISTERED = "not_registered"  # the job is younger
+    NOT_DUE = "not_due"  # the schedule has no such due time
+    NOT_YET = "not_yet"  # the due time is in the future
+    NOT_REGISTERED = "not_registered"  # the job did not exist yet
     PAUSED = "paused"
-    EDITED = "edited"  # the schedule of that time was another one
-    UNKNOWN = "unknown"  # due, and the history says nothing (any more)
+    EDITED = "edited"  # the job had another schedule then
+    UNKNOWN = "unknown"  # due, but there is no record, or no longer
 
 
 class ExplainAnswer(Struct, frozen=True, kw_only=True):
-    """The answer to "why did it (not) fire then?"."""
+    """The answer to "why did the job (not) fire then?"."""
 
     job_id: UUID
     at: datetime
     verdict: Verdict
-    detail: Annotated[str, Meta(description="the verdict in words")]
+    detail: Annotated[str, Meta(description="The verdict as a sentence.")]
     run: RunAnswer | None
     due_before: datetime | None
     due_after: datetime | None

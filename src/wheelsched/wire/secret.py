@@ -1,6 +1,6 @@
-"""The secrets that callbacks are signed with, as their tenants see them: `whsec_` and base64.
+"""Signing secrets as tenants see them: `whsec_` followed by base64.
 
-Invariant: whoever writes, signs with or verifies by a secret does it by this file.
+Invariant: all code that writes, signs with or verifies by a secret uses this module.
 """
 
 from base64 import b64decode, b64encode
@@ -10,20 +10,20 @@ from wheelsched.errors import InvalidSecret
 
 PREFIX: Final = "whsec_"
 MIN_BYTES: Final = 24
-MAX_BYTES: Final = 64  # a block of SHA-256: every key is used as it is
+MAX_BYTES: Final = 64  # the block size of SHA-256; longer keys would be hashed first
 
 
 def write_secret(key: bytes) -> str:
-    """A key as text."""
+    """The key as text."""
     return PREFIX + b64encode(key).decode()
 
 
 def read_secret(secret: str) -> bytes:
-    """The key that a secret spells, or `InvalidSecret`."""
-    encoded = secret.removeprefix(PREFIX).rstrip("=")  # some leave the padding away
+    """The key of a secret, or `InvalidSecret`."""
+    encoded = secret.removeprefix(PREFIX).rstrip("=")  # some tools omit the padding
     try:
         key = b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-    except ValueError as error:  # base64 that is none, or no ASCII
+    except ValueError as error:  # invalid base64, or not ASCII
         raise InvalidSecret from error
     if not secret.startswith(PREFIX) or not MIN_BYTES <= len(key) <= MAX_BYTES:
         raise InvalidSecret

@@ -1,7 +1,7 @@
-"""Shards on the wire: who holds what, and how they are doing.
+"""Shards on the wire: leases, partitions and load.
 
-Invariant: leases and partitions are the database's word; what a shard says of itself is null
-where it has said nothing.
+Invariant: leases and partitions come from the database; what a shard reports about itself is null
+until it reports.
 """
 
 from datetime import datetime
@@ -14,8 +14,11 @@ from wheelsched.core.model import BreakerKind
 
 
 class BreakerAnswer(Struct, frozen=True, kw_only=True):
-    """A circuit breaker that is not closed. Of kind `job` it has a `job_id`; `target` is an origin,
-    or of kind `target` the URL of a target with batches."""
+    """A circuit breaker that is not closed.
+
+    Only kind `job` has a `job_id`. `target` is an origin, or for kind `target` the URL of a batch
+    target.
+    """
 
     kind: BreakerKind
     target: str
@@ -30,7 +33,8 @@ class ShardAnswer(Struct, frozen=True, kw_only=True):
 
     shard_id: UUID
     address: Annotated[
-        str | UnsetType | None, Meta(description="of its metrics; for operators only")
+        str | UnsetType | None,
+        Meta(description="Address of the shard's metrics; for operators only."),
     ] = UNSET
     started_at: datetime
     is_expired: bool
@@ -39,15 +43,16 @@ class ShardAnswer(Struct, frozen=True, kw_only=True):
     lateness_p99_ms: float | None = None
     armed: int | None = None
     in_flight: int | None = None
-    unready_partitions: int | None = None  # nothing of these fires yet
+    unready_partitions: int | None = None  # none of their runs fires yet
+    went_back_at: datetime | None = None  # it noticed that the database had lost committed data
     breakers: Annotated[
         list[BreakerAnswer],
-        Meta(description="at most 100; those of the caller's tenant, and of all for operators"),
+        Meta(description="At most 100 of the caller's tenant; for operators, of all tenants."),
     ] = []
 
 
 class ShardsAnswer(Struct, frozen=True, kw_only=True):
-    """All shards, and the partitions that nobody owns."""
+    """All shards, and the partitions without an owner."""
 
     items: list[ShardAnswer]
     free_partitions: list[int]

@@ -1,8 +1,8 @@
-"""JSON as it comes in: read more strictly than parsers do, and refused with a pointer.
+"""Strict JSON parsing: rejects what parsers disagree about, with a pointer to it.
 
-Invariant: what passes means the same to every reader. No key is there twice, every number is one
-that JSON knows, no text holds NUL or half a character, and nothing is nested deeper than
-`MAX_DEPTH`. So what is kept byte for byte harms nobody whom it is sent to.
+Invariant: accepted JSON means the same to every parser. It has no duplicate key, no NaN or
+Infinity, no NUL, no lone surrogate, and is nested at most `MAX_DEPTH` deep. So payloads can be
+stored and forwarded byte for byte.
 """
 
 import re
@@ -13,25 +13,25 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from wheelsched.core.fields import escaped
-from wheelsched.core.problem_list import ProblemList
 from wheelsched.errors import InvalidField, InvalidJson, quoted
+from wheelsched.values.fields import escape_pointer
+from wheelsched.values.problem_list import ProblemList
 from wheelsched.wire.mismatches import MAX_POINTER, Mismatches, cut, field_error
 
 MAX_DEPTH: Final = 64
 MAX_DIGITS: Final = 1_000
 
 Read = TypeVar("Read")
-Path: TypeAlias = tuple[str | int, ...]  # the keys from the whole to a value in it
+Path: TypeAlias = tuple[str | int, ...]  # the keys from the root to a value
 
 
 def read_strictly(body: bytes, decoder: msgspec.json.Decoder[Read]) -> Read:
-    """The typed value of a body; `InvalidJson`, or what in it is unknown or of another type.
+    """Decodes a body, or raises `InvalidJson`, or reports its unknown and mistyped fields.
 
-    One mismatch is raised as it is, several as one `InvalidDocument`.
+    One mismatch is raised as such, several as one `InvalidDocument`.
     """
     read = read_what_fits(body, decoder)
-    ProblemList(read[1]).raise_as_found()
+    ProblemList(read[1]).raise_single_or_all()
     assert read[0] is not None
     return read[0]
 
@@ -39,17 +39,17 @@ def read_strictly(body: bytes, decoder: msgspec.json.Decoder[Read]) -> Read:
 def read_what_fits(
     body: bytes, decoder: msgspec.json.Decoder[Read], stand_ins: Mapping[str, bytes] = {}
 ) -> tuple[Read | None, list[InvalidField]]:
-    """The typed value of a body, and every field of it that is unknown or of another type.
+    """Decodes a body as far as possible; also returns every unknown or mistyped field.
 
-    Those are left out of the value. Stand-ins, by pointer, take the place of required ones; without
-    them there is no value.
+    Those fields are left out of the value, or replaced by stand-ins, by pointer. If a required one
+    has no stand-in, there is no value.
     """
     check_json(body)
     try:
         return decoder.decode(body), []
     except msgspec.ValidationError as error:
         mismatches = Mismatches(stand_ins)
-        fitting = mismatches.take_out(Raw(body), decoder.type)
+        fitting = mismatches.strip(Raw(body), decoder.type)
         found = mismatches.found or [field_error(str(error), None)]
     except msgspec.DecodeError as error:
         raise InvalidJson(str(error)) from None
@@ -60,17 +60,17 @@ def read_what_fits(
 
 
 class _Flawed(ValueError):
-    """The quick pass met what only the slow one can point at."""
+    """The fast pass found something that only the slow pass can point at."""
 
 
 class _Flaw(Struct, frozen=True):
-    """What stands in the tree for a value that is refused."""
+    """A placeholder in the tree for a rejected value."""
 
     message: str
 
 
 def check_json(body: bytes) -> object:
-    """The tree of a body, or `InvalidJson` that points at what is wrong."""
+    """The tree of a body, or `InvalidJson` with a pointer to the problem."""
     tree = _read_back(body)
     return _look_closely(body) if tree is _UNREAD else tree
 
@@ -81,10 +81,10 @@ _WRITER: Final = msgspec.json.Encoder()
 
 
 def _read_back(body: bytes) -> object:
-    """The tree of a body that is the same when it is written again, but for its spaces.
+    """The tree of a body that survives a round trip through the encoder, apart from whitespace.
 
-    Such a body has no key twice, no half character and no number that another reader would read
-    otherwise: in a third of the time this finds nearly all that is right, and nothing that is not.
+    Such a body has no duplicate key, no lone surrogate and no number that another parser might read
+    differently. This takes a third of the time and covers nearly all valid bodies.
     """
     if b"\\u" in body or body.count(b"{") + body.count(b"[") > MAX_DEPTH:
         return _UNREAD
@@ -92,24 +92,24 @@ def _read_back(body: bytes) -> object:
         tree = _READER.decode(body)
         written = _WRITER.encode(tree)
         is_same = written == body or written == msgspec.json.format(body, indent=-1)
-    except (ValueError, RecursionError):  # msgspec's own errors, and those of UTF-8, are of it too
+    except (ValueError, RecursionError):  # includes those of msgspec and of UTF-8
         return _UNREAD
     return tree if is_same else _UNREAD
 
 
 def _look_closely(body: bytes) -> object:
-    """The same, by readers that say where they are."""
+    """The same tree, by parsers that report positions."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidJson(f"the text is not UTF-8: see byte {error.start}") from None
+        raise InvalidJson(f"invalid UTF-8 at byte {error.start}") from None
     if not text or text.isspace():
-        raise InvalidJson("there is no JSON where some is needed")
+        raise InvalidJson("expected JSON, got an empty text")
     try:
         tree, is_suspect = _decode(text)
     except JSONDecodeError as error:
         raise InvalidJson(
-            f"{error.msg.lower()}: see line {error.lineno}, column {error.colno}"
+            f"{error.msg.lower()} at line {error.lineno}, column {error.colno}"
         ) from None
     except RecursionError:
         raise _too_deep(()) from None
@@ -119,12 +119,12 @@ def _look_closely(body: bytes) -> object:
 
 
 def _decode(text: str) -> tuple[object, bool]:
-    """The tree of a text, and whether there may be in it what is refused."""
+    """The tree of a text, and whether it needs a closer check."""
     try:
         return _QUICK.decode(text), "\\u" in text or "\x00" in text or _may_be_deep(text)
     except JSONDecodeError:
         raise
-    except ValueError:  # ours, or the digits of a number; behind it the text may still be broken
+    except ValueError:  # _Flawed or too many digits; the rest of the text may still be broken
         return _SLOW.decode(text), True
 
 
@@ -133,10 +133,12 @@ def _may_be_deep(text: str) -> bool:
 
 
 def _check_tree(value: object, path: Path = ()) -> None:
-    """Look at every value. The path to it is written out only for what is refused: its names may
-    be as long as the body, and each is above as many values as the body has.
+    """Checks every value of the tree.
+
+    The path is rendered only for a rejected value: rendering it for every value could cost the
+    square of the body's size.
     """
-    if len(path) > MAX_DEPTH:  # before the tree, which may be deeper, is too deep for this function
+    if len(path) > MAX_DEPTH:  # before the recursion limit is reached
         raise _too_deep(path)
     match value:
         case _Flaw():
@@ -154,19 +156,17 @@ def _check_tree(value: object, path: Path = ()) -> None:
 
 def _check_text(text: str, path: Path) -> None:
     if "\x00" in text:
-        raise InvalidJson("a text holds the character \\u0000", pointer=_pointer(path))
+        raise InvalidJson("strings must not contain \\u0000", pointer=_pointer(path))
     if _SURROGATE.search(text):
-        raise InvalidJson("a text holds half of a surrogate pair", pointer=_pointer(path))
+        raise InvalidJson("strings must not contain a lone surrogate", pointer=_pointer(path))
 
 
 def _too_deep(path: Path) -> InvalidJson:
-    return InvalidJson(
-        f"the nesting is deeper than the {MAX_DEPTH} levels that are read", pointer=_pointer(path)
-    )
+    return InvalidJson(f"nested deeper than {MAX_DEPTH} levels", pointer=_pointer(path))
 
 
 def _pointer(path: Path) -> str:
-    return cut("".join(f"/{escaped(str(key)[:MAX_POINTER])}" for key in path))
+    return cut("".join(f"/{escape_pointer(str(key)[:MAX_POINTER])}" for key in path))
 
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -186,17 +186,17 @@ def _refuse(_: str) -> object:
 def _marked(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, value in pairs:
-        found[name] = _Flaw(f"{quoted(name)} is there twice") if name in found else value
+        found[name] = _Flaw(f"duplicate key {quoted(name)}") if name in found else value
     return found
 
 
 def _marked_constant(written: str) -> object:
-    return _Flaw(f"{written} is no number in JSON")
+    return _Flaw(f"{written} is not a valid JSON number")
 
 
 def _marked_integer(written: str) -> object:
     if len(written) > MAX_DIGITS:
-        return _Flaw(f"a number of {len(written):,} digits is longer than {MAX_DIGITS:,}")
+        return _Flaw(f"a number has {len(written):,} digits; at most {MAX_DIGITS:,} are allowed")
     return int(written)
 
 

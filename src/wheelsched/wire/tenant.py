@@ -1,6 +1,6 @@
-"""Tenants and tokens on the wire: what an operator asks for.
+"""Tenants and tokens on the wire.
 
-Invariant: a secret is in one answer only, the one that made it.
+Invariant: a secret appears in exactly one response, the one that created it.
 """
 
 from datetime import datetime
@@ -15,12 +15,13 @@ MAX_QUOTA: Final = 2**31 - 1
 
 
 class Scope(StrEnum):
-    """What a token is for. Each is asked for by name: none contains another."""
+    """The permissions of a token. No scope includes another."""
 
     READ = "read"
     WRITE = "write"
-    ADMIN = "admin"  # the tokens of the caller's own tenant
-    OPERATOR = "operator"  # all tenants and their tokens; not what tenants have
+    WORK = "work"  # claims runs of queues, and reports on them
+    ADMIN = "admin"  # manages the tokens of the caller's own tenant
+    OPERATOR = "operator"  # manages all tenants and tokens, but not their jobs
 
 
 Name = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 255})]
@@ -36,7 +37,7 @@ class TenantRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class TenantAnswer(Struct, frozen=True, kw_only=True):
-    """A tenant; with the secret of its webhook signatures when it was just made."""
+    """A tenant; includes its signing secret when it has just been created."""
 
     tenant_id: UUID
     name: str
@@ -44,14 +45,16 @@ class TenantAnswer(Struct, frozen=True, kw_only=True):
     job_quota: int
     requests_per_second: int
     created_at: datetime
-    secret_count: Annotated[int, Meta(description="two while a new one is brought in")] = 1
-    secret: Annotated[str | None, Meta(description="`whsec_…`, shown once")] = None
+    secret_count: Annotated[
+        int, Meta(description="Number of signing secrets; two during a rotation.")
+    ] = 1
+    secret: Annotated[str | None, Meta(description="Signing secret, `whsec_…`; shown once.")] = None
 
 
 class TenantChanges(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """What becomes different of a tenant; the rest stays."""
+    """Changes to a tenant; omitted fields stay as they are."""
 
     name: Name | None = None
     weight: Annotated[int, Meta(ge=1, le=MAX_WEIGHT)] | None = None
@@ -60,7 +63,7 @@ class TenantChanges(
 
 
 class RotateRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A new secret beside the one before it; with `finish`, none, and the one before it ends."""
+    """Adds a signing secret next to the current one, or with `finish` removes the old one."""
 
     finish: bool = False
 
@@ -71,7 +74,7 @@ class TenantPage(Struct, frozen=True, kw_only=True):
 
 
 class GrantAnswer(Struct, frozen=True, kw_only=True):
-    """A role of the database by which an application schedules jobs, and its tenant."""
+    """A database role through which an application schedules jobs, and its tenant."""
 
     database_role: str
     tenant: str
@@ -79,10 +82,10 @@ class GrantAnswer(Struct, frozen=True, kw_only=True):
 
 
 class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A token to make, for a tenant or, when none is named, for the caller's own."""
+    """A token to create, for the given tenant or for the caller's own."""
 
     name: Name
-    scopes: Annotated[tuple[Scope, ...], Meta(min_length=1, max_length=4)] = (
+    scopes: Annotated[tuple[Scope, ...], Meta(min_length=1, max_length=5)] = (
         Scope.READ,
         Scope.WRITE,
     )
@@ -90,15 +93,15 @@ class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class TokenAnswer(Struct, frozen=True, kw_only=True):
-    """A token by its id, which is public; with its text when it was just made."""
+    """A token, by its public id; includes its text when it has just been created."""
 
-    token_id: Annotated[str, Meta(description="the SHA-256 of the token, in hex")]
+    token_id: Annotated[str, Meta(description="SHA-256 of the token, in hex.")]
     tenant_id: UUID
     name: str
     scopes: tuple[str, ...]
     created_at: datetime
     revoked_at: datetime | None
-    token: Annotated[str | None, Meta(description="`wst_…`, shown once")] = None
+    token: Annotated[str | None, Meta(description="Text of the token, `wst_…`; shown once.")] = None
 
 
 class TokenPage(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
-"""Accepted runs: those that were answered with 202 and go on in the background.
+"""Runs that were answered with 202 and continue in the background.
 
-Invariant: while a run is at work its heartbeats tell so; when it ends, its outcome is reported;
-when its token is stale, it is cancelled and nothing is reported. Their number is bounded.
+Invariant: a run sends heartbeats while it executes, and its outcome is reported when it ends. If
+its token is stale, the run is cancelled and nothing is reported. The number of runs is bounded.
 """
 
 import asyncio
@@ -16,25 +16,25 @@ from wheelsched.worker import log
 from wheelsched.worker.attempt import Attempt
 from wheelsched.worker.delivery import Delivery
 
-HEARTBEATS: Final = 3  # in each timeout: two may be lost
-REPORTS: Final = 3  # a period apart; after that the silence is noticed anyway
+HEARTBEATS: Final = 3  # per timeout, so two may be lost
+REPORTS: Final = 3  # attempts to report, one period apart; after that the run times out anyway
 
 
 class Reports(Protocol):
-    """How a worker tells of its runs by REST. `wheelsched.client.Client` does.
+    """Reports on runs by REST. `wheelsched.client.Client` implements it.
 
-    Each raises `Conflict` when a later attempt has begun or the run has ended, and another
-    `ApiError` when it could not be told.
+    Each method raises `Conflict` if a later attempt has begun or the run has ended, and another
+    `ApiError` if the report failed.
     """
 
     async def heartbeat(self, run_id: str, token: int) -> object:
-        """The run is at work."""
+        """Report that the run is still executing."""
 
     async def complete(self, run_id: str, token: int) -> object:
-        """The run succeeded."""
+        """Report that the run succeeded."""
 
     async def fail(self, run_id: str, token: int, error: str, *, retry: bool = True) -> object:
-        """The attempt failed; without `retry`, for good."""
+        """Report that the attempt failed. Without `retry` the run is dead."""
 
 
 class AcceptedRuns:
@@ -48,35 +48,35 @@ class AcceptedRuns:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def admit(self, attempt: Attempt) -> None:
-        """Keeps a place for a run, or asks for another attempt when there is none."""
+        """Reserve capacity for a run, or raise `RetryLater` if there is none."""
         if attempt not in self._admitted and len(self._admitted) >= self._config.max_accepted:
-            raise RetryLater(message="the worker has accepted as many runs as it can")
+            raise RetryLater(message="the worker has reached its limit of accepted runs")
         self._admitted.add(attempt)
 
-    def dismiss(self, attempt: Attempt) -> None:
-        """Gives the place back of a run that ended, or was given up, before it was answered."""
+    def release(self, attempt: Attempt) -> None:
+        """Release the capacity of a run that ended or was cancelled before the response."""
         self._admitted.discard(attempt)
 
-    def carry(self, attempt: Attempt) -> None:
-        """Sees an accepted run to its end."""
-        task = asyncio.create_task(self._carry(attempt), name=f"carry {attempt.delivery.run_id}")
+    def follow(self, attempt: Attempt) -> None:
+        """Send heartbeats for an accepted run until it ends, and report its outcome."""
+        task = asyncio.create_task(self._follow(attempt), name=f"follow {attempt.delivery.run_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self, timeout_s: float) -> None:
-        """Waits until the ends of all runs, which others bring about, are reported."""
+        """Wait until all outcomes are reported. The caller has ended the runs."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    async def _carry(self, attempt: Attempt) -> None:
+    async def _follow(self, attempt: Attempt) -> None:
         heartbeats = asyncio.create_task(self._heartbeat(attempt))
         try:
             await asyncio.wait([attempt.task, heartbeats], return_when=asyncio.FIRST_COMPLETED)
             if heartbeats.done():
-                attempt.cancel("the run has another attempt, or has ended")
+                attempt.cancel("the run has a later attempt, or has ended")
                 await asyncio.wait([attempt.task])
                 return
             heartbeats.cancel()
@@ -86,7 +86,7 @@ class AcceptedRuns:
             self._admitted.discard(attempt)
 
     async def _heartbeat(self, attempt: Attempt) -> None:
-        """Returns when the token is stale."""
+        """Send heartbeats until the token is stale."""
         delivery = attempt.delivery
         while True:
             await self._clock.sleep(self._period_ns(attempt))
@@ -95,7 +95,7 @@ class AcceptedRuns:
             except (Conflict, NotFound):
                 _log_stale(delivery)
                 return
-            except Exception as error:  # noqa: BLE001 - the run works on, whatever its client raises
+            except Exception as error:  # noqa: BLE001 - the run continues, whatever the client raises
                 _log_failure("heartbeat.failed", delivery, error)
 
     async def _report(self, attempt: Attempt, outcome: Outcome) -> None:
@@ -105,7 +105,7 @@ class AcceptedRuns:
                 await self._send_report(attempt, outcome)
             except (Conflict, NotFound):
                 _log_stale(delivery)
-            except Exception as error:  # noqa: BLE001 - another one may be heard
+            except Exception as error:  # noqa: BLE001 - the next report may succeed
                 _log_failure("report.failed", delivery, error)
                 await self._clock.sleep(self._period_ns(attempt))
                 continue
@@ -123,7 +123,7 @@ class AcceptedRuns:
             case Rejected() | Gone():
                 await self._reports.fail(run_id, token, outcome.error, retry=False)
             case Accepted():
-                raise AssertionError("an attempt does not end as accepted")
+                raise AssertionError("an attempt cannot end as accepted")
             case never:
                 assert_never(never)
 
@@ -139,11 +139,11 @@ def _log_stale(delivery: Delivery) -> None:
 
 
 def _log_failure(event: str, delivery: Delivery, error: Exception) -> None:
-    detail = f"{delivery.run_id}: {_shown(error)}"
-    fields = {"run_id": delivery.run_id, "error": _shown(error)}
+    detail = f"{delivery.run_id}: {_describe(error)}"
+    fields = {"run_id": delivery.run_id, "error": _describe(error)}
     log.write(logging.WARNING, event, detail, fields)
 
 
-def _shown(error: Exception) -> str:
-    """An error of the API says enough by its message; of another, nobody knows."""
+def _describe(error: Exception) -> str:
+    """The message of an API error is enough; another error also needs its type."""
     return str(error) if isinstance(error, ApiError) else repr(error)

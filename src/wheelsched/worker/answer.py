@@ -1,7 +1,7 @@
-"""Answers: outcomes as HTTP says them.
+"""Converts outcomes to HTTP responses.
 
-Invariant: what the dispatcher makes of an answer (`core.outcome.classify`, and `reported` for one
-run of a batch) is the outcome that it was made from, as far as a batch has words for it.
+Invariant: the dispatcher converts a response back to the same outcome (`core.outcome.classify`, and
+`reported` for one run of a batch), as far as the format of a batch can express it.
 """
 
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from typing import Final, assert_never
 
 from msgspec import Struct
 
-from wheelsched.core.duration import SECOND
 from wheelsched.core.outcome import Accepted, Failed, Gone, Outcome, Rejected, Succeeded
+from wheelsched.values.duration import SECOND
 from wheelsched.wire.callback import BatchAnswer, encode_answers
 
 TEXT: Final = "text/plain; charset=utf-8"
@@ -19,7 +19,7 @@ JSON: Final = "application/json"
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """A response, whatever carries it."""
+    """An HTTP response, independent of the web framework."""
 
     status: int
     body: bytes = b""
@@ -35,7 +35,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 def write_answer(outcome: Outcome) -> Answer:
-    """The answer to a request of one run."""
+    """The response to a request with one run."""
     match outcome:
         case Succeeded():
             return Answer(status=HTTPStatus.OK)
@@ -46,7 +46,7 @@ def write_answer(outcome: Outcome) -> Answer:
             return Answer(
                 status=outcome.http_status or HTTPStatus.INTERNAL_SERVER_ERROR,
                 body=_text(outcome.error),
-                # Whole seconds, and never sooner than was asked for.
+                # Whole seconds, rounded up.
                 retry_after_s=None if retry_after_us is None else -(-retry_after_us // SECOND),
             )
         case Rejected():
@@ -58,13 +58,13 @@ def write_answer(outcome: Outcome) -> Answer:
 
 
 def write_answers(outcomes: Iterable[tuple[str, Outcome]]) -> Answer:
-    """The answer to a request of several runs, each with its outcome."""
+    """The response to a request with several runs, each with its outcome."""
     answers = [_write_element(run_id, outcome) for run_id, outcome in outcomes]
     return Answer(status=HTTPStatus.OK, body=encode_answers(answers), content_type=JSON)
 
 
 def refuse(status: int, error: str, retry_after_s: int | None = None) -> Answer:
-    """The answer to a request that is no callback, or that is not wanted now."""
+    """The response to a request that is not a callback, or that cannot be served now."""
     return Answer(status=status, body=_text(error), retry_after_s=retry_after_s)
 
 
@@ -73,11 +73,12 @@ def _write_element(run_id: str, outcome: Outcome) -> BatchAnswer:
         case Succeeded():
             return BatchAnswer(run_id=run_id, ok=True)
         case Failed():
-            return BatchAnswer(run_id=run_id, ok=False, error=outcome.error)
+            too_early = outcome.is_too_early or None
+            return BatchAnswer(run_id=run_id, ok=False, error=outcome.error, too_early=too_early)
         case Rejected() | Gone():
             return BatchAnswer(run_id=run_id, ok=False, error=outcome.error, retry=False)
         case Accepted():
-            raise AssertionError("a run of a batch is never accepted")
+            raise AssertionError("a run of a batch cannot be accepted")
         case never:
             assert_never(never)
 

@@ -1,10 +1,13 @@
-"""An attempt on the worker's side: from its delivery to its outcome.
+"""Performs one attempt in the worker, from its delivery to its outcome.
 
-Invariant: whatever happens is an outcome, and a run that is no success left no note that it is
-done. Only a cancellation that nobody gave a reason for comes out as one, and Ctrl-C: what else a
-handler raises, `sys.exit()` too, is its attempt's end and not the worker's.
+Invariant: every attempt has an outcome, and only a successful run marks its key as done. Whatever a
+handler raises, even `sys.exit()`, ends its attempt and not the worker. Only Ctrl-C and a
+cancellation of the task itself propagate.
 
-    decode the payload ─► check the token ─► claim the key ─► call the handler ─► note and commit
+    claim the key ─► check the token ─► decode the payload ─► call the handler ─► commit the key
+
+Deduplication comes before fencing: a run that is done is answered as done, whatever the token of
+the request. A sender with a stale token may be the only one that the database still knows.
 """
 
 import asyncio
@@ -13,33 +16,36 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
-from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec import Struct, to_builtins
 
 from wheelsched import errors
-from wheelsched.core.duration import SECOND
 from wheelsched.core.outcome import MAX_ERROR_LENGTH, Failed, Gone, Outcome, Rejected, Succeeded
 from wheelsched.ports import Clock
+from wheelsched.values.duration import SECOND
 from wheelsched.worker import log
-from wheelsched.worker.deduplication import Deduplication
+from wheelsched.worker.deduplication import Claim, Deduplication
 from wheelsched.worker.delivery import Delivery, Run
 from wheelsched.worker.fencing import FencingCheck
 from wheelsched.worker.handler import Handler
 
 FAILED: Final = 500
-NO_HANDLER: Final = 501  # retried: another instance, or the next release, may have it
+NO_HANDLER: Final = 501  # retried, because another instance or the next release may have one
 TOO_EARLY: Final = 425
 UNAVAILABLE: Final = 503
 
+SUCCEEDED: Final = Succeeded()
+
+# Neither has called the handler. The scheduler retries them even after the last attempt of the run.
 IN_PROGRESS: Final = Failed(
     error=errors.RunInProgress.__doc__ or "", http_status=TOO_EARLY, retry_after_us=SECOND
 )
+OVERTAKEN: Final = Failed(error=errors.AttemptOvertaken.__doc__ or "", http_status=TOO_EARLY)
 
-MAX_AFTER_S: Final = 86_400.0  # no scheduler waits longer
+MAX_AFTER_S: Final = 86_400.0  # the scheduler does not wait longer
 
 
-class Equipment(Struct, frozen=True):
-    """What all attempts of a worker share."""
+class Resources(Struct, frozen=True):
+    """The resources that all attempts of a worker share."""
 
     deduplicate: Deduplication
     fencing: FencingCheck
@@ -48,37 +54,60 @@ class Equipment(Struct, frozen=True):
 
 
 class Attempt:
-    """One attempt; it begins when it is made. Whoever makes it owns its task."""
+    """One attempt. It starts when it is created, and the creator owns its task."""
+
+    __slots__ = (
+        "_accepted",
+        "_admit",
+        "_handler",
+        "_is_accepted",
+        "_loop",
+        "_reason",
+        "_resources",
+        "delivery",
+        "task",
+    )
 
     def __init__(
         self,
         delivery: Delivery,
         handler: Handler | None,
-        equipment: Equipment,
+        resources: Resources,
         admit: Callable[["Attempt"], None],
     ) -> None:
         self.delivery = delivery
         self._handler = handler
-        self._equipment = equipment
+        self._resources = resources
         self._admit = admit
         self._reason: str | None = None
         self._loop = asyncio.get_running_loop()
-        self.accepted: asyncio.Future[None] = self._loop.create_future()
-        self.task = asyncio.create_task(self._outcome(), name=f"run {delivery.run_id}")
+        self._accepted: asyncio.Future[None] | None = None
+        self._is_accepted = False
+        self.task = self._loop.create_task(self._outcome(), name=delivery.run_id)
+
+    @property
+    def accepted(self) -> asyncio.Future[None]:
+        """Done when the attempt was accepted."""
+        if self._accepted is None:
+            self._accepted = self._loop.create_future()
+            if self._is_accepted:
+                self._accepted.set_result(None)
+        return self._accepted
 
     def accept(self) -> None:
-        """Lets the request be answered with 202 while the attempt goes on. From any thread."""
+        """Answer the request with 202 while the attempt continues. Callable from any thread."""
         self._admit(self)
-        self._loop.call_soon_threadsafe(self._note_accepted)
+        self._loop.call_soon_threadsafe(self._mark_accepted)
 
     def cancel(self, reason: str) -> None:
-        """Ends the attempt as a failure that says why."""
+        """Cancel the attempt. Its outcome is a failure with this reason."""
         self._reason = reason
         self.task.cancel()
 
-    def _note_accepted(self) -> None:
-        if not self.accepted.done():
-            self.accepted.set_result(None)
+    def _mark_accepted(self) -> None:
+        self._is_accepted = True
+        if self._accepted is not None and not self._accepted.done():
+            self._accepted.set_result(None)
 
     async def _outcome(self) -> Outcome:
         try:
@@ -89,10 +118,10 @@ class Attempt:
                 raise
             error = self._reason or "the handler was cancelled"
             return Failed(error=error, http_status=UNAVAILABLE)
-        except KeyboardInterrupt:  # on the loop it is Ctrl-C; threads never get one
+        except KeyboardInterrupt:  # Ctrl-C reaches the loop, never a handler's thread
             raise
         except GeneratorExit as error:
-            if not self._is_running():  # the task is thrown away, and not the handler's word
+            if not self._is_running():  # the task itself is being destroyed
                 raise
             return self._failure(error)
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything
@@ -105,23 +134,49 @@ class Attempt:
             return False
 
     async def _perform(self) -> Outcome:
-        handler, delivery = self._handler, self.delivery
+        """The steps at the top. One coroutine, because each further one costs every run."""
+        handler, delivery, resources = self._handler, self.delivery, self._resources
         if handler is None:
             error = f"this worker has no handler for job {errors.quoted(delivery.job_name)}"
             return Failed(error=error, http_status=NO_HANDLER)
-        payload = handler.decode(bytes(delivery.payload))
-        self._equipment.fencing.check(delivery.run_id, delivery.token)
-        async with self._equipment.deduplicate.once(_key(delivery)) as claim:
-            if not claim.is_first:
-                detail = f"{delivery.run_id} is done already"
-                fields = {"run_id": delivery.run_id, "attempt": delivery.attempt}
-                log.write(logging.DEBUG, "run.repeated", detail, fields)
-                return Succeeded()
-            if handler.is_long:
-                self.accept()
-            run = Run(**asdict(delivery), transaction=claim.connection, acceptance=self.accept)
-            await handler.call(payload, run, self._equipment.threads)
-        return Succeeded()
+        fencing = resources.fencing
+        fencing.record(delivery.run_id, delivery.token)
+        try:
+            async with resources.deduplicate.once(_key(delivery)) as claim:
+                if not claim.is_first:
+                    self._log_repeated()
+                    return SUCCEEDED
+                fencing.check(delivery.run_id, delivery.token)
+                payload = handler.decode(bytes(delivery.payload))
+                if handler.is_long:
+                    self.accept()
+                run = self._run_of(claim) if handler.takes_run else None
+                await handler.call(payload, run, resources.threads)
+        except errors.RunInProgress:
+            fencing.check(delivery.run_id, delivery.token)  # an overtaken attempt does not wait
+            raise
+        return SUCCEEDED
+
+    def _run_of(self, claim: Claim) -> Run:
+        """The run for the handler. Written out, because `asdict` takes twice as long."""
+        delivery = self.delivery
+        return Run(
+            run_id=delivery.run_id,
+            job_id=delivery.job_id,
+            job_name=delivery.job_name,
+            scheduled_us=delivery.scheduled_us,
+            attempt=delivery.attempt,
+            token=delivery.token,
+            idempotency_key=delivery.idempotency_key,
+            trigger=delivery.trigger,
+            payload=delivery.payload,
+            traceparent=delivery.traceparent,
+            timeout_us=delivery.timeout_us,
+            is_batched=delivery.is_batched,
+            queue=delivery.queue,
+            transaction=claim.connection,
+            acceptance=self.accept,
+        )
 
     def _failure(self, error: BaseException) -> Outcome:
         message = _message(error)
@@ -136,10 +191,16 @@ class Attempt:
             case errors.RunInProgress():
                 return IN_PROGRESS
             case errors.AttemptOvertaken():
-                return Failed(error=message, http_status=TOO_EARLY)
-        named = _shown(f"{type(error).__name__}: {message}")
+                return OVERTAKEN
+        named = _storable(f"{type(error).__name__}: {message}")
         self._log_failure(error, named)
         return Failed(error=named, http_status=FAILED)
+
+    def _log_repeated(self) -> None:
+        delivery = self.delivery
+        detail = f"{delivery.run_id} was already done"
+        fields = {"run_id": delivery.run_id, "attempt": delivery.attempt}
+        log.write(logging.DEBUG, "run.repeated", detail, fields)
 
     def _log_failure(self, error: BaseException, named: str) -> None:
         delivery = self.delivery
@@ -155,17 +216,18 @@ class Attempt:
 
 def _message(error: BaseException) -> str:
     try:
-        return _shown(str(error))
-    except Exception:  # noqa: BLE001 - a class of the user's own, whose message is broken
-        return "the error has no message that can be shown"
+        return _storable(str(error))
+    except Exception:  # noqa: BLE001 - a user's class whose __str__ raises
+        return "the error has no readable message"
 
 
-def _shown(message: str) -> str:
-    """A message that a history can keep: bounded, no NUL, no half characters."""
+def _storable(message: str) -> str:
+    """A message that can be stored: limited in length, without NUL and lone surrogates."""
     message = message[:MAX_ERROR_LENGTH].replace("\x00", "\N{REPLACEMENT CHARACTER}")
     return message.encode("utf-8", "replace").decode("utf-8")
 
 
 def _key(delivery: Delivery) -> str:
-    """Of two jobs whose templates render the same key, each has its own effect."""
-    return f"{delivery.job_id}/{delivery.idempotency_key}"
+    """The job id is part of the key, because the templates of two jobs may render the same text."""
+    job_id = to_builtins(delivery.job_id)  # `str` takes eight times as long
+    return f"{job_id}/{delivery.idempotency_key}"

@@ -1,9 +1,9 @@
-"""Deliveries: what a verified request asks for, and a run as its handler sees it.
+"""Reads the runs of a verified request, and defines `Run`, which handlers receive.
 
-Invariant: all that is read of a run was signed, but for its trace: its key is the `webhook-id` of a
-request of one run, whose headers have a signature of their own, or a field of the body of a request
-of several, whose id names just these runs. So a request cannot be turned from the one kind into the
-other.
+Invariant: every field of a run is signed, except its trace. In a request with one run, the key is
+the `webhook-id`, and the headers have a signature of their own. In a request with several runs, the
+keys are in the body, and the `webhook-id` is derived from exactly these runs. So a
+request of one kind cannot be turned into the other.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,9 +14,9 @@ from uuid import UUID
 import msgspec
 from msgspec import Raw, Struct
 
-from wheelsched.core.duration import MILLISECOND
 from wheelsched.core.model import Trigger
 from wheelsched.errors import InvalidCallback, TransactionMissing
+from wheelsched.values.duration import MILLISECOND
 from wheelsched.wire.callback import (
     ATTEMPT,
     FENCING_TOKEN,
@@ -45,7 +45,7 @@ else:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Delivery(Struct, frozen=True, kw_only=True):
+class Delivery(Struct, frozen=True, kw_only=True, gc=False):
     """One attempt of one run."""
 
     run_id: str
@@ -53,38 +53,39 @@ class Delivery(Struct, frozen=True, kw_only=True):
     job_name: str
     scheduled_us: int
     attempt: int  # from 1
-    token: int  # of two attempts of a run, the later one's is greater
+    token: int  # a later attempt of a run has a greater one
     idempotency_key: str
     trigger: Trigger
     payload: Raw
     traceparent: str | None = None
-    timeout_us: int | None = None  # of its answer; once it is accepted, between two heartbeats
+    timeout_us: int | None = None  # of the response; after acceptance, between two heartbeats
     is_batched: bool = False
+    queue: str | None = None  # of a run that was pulled
 
     @property
     def scheduled_at(self) -> datetime:
-        """The due time the run is for, in UTC."""
+        """The due time of the run, in UTC."""
         return _EPOCH + timedelta(microseconds=self.scheduled_us)
 
 
-class Run(Delivery, frozen=True, kw_only=True):
-    """What a handler gets beside its payload."""
+class Run(Delivery, frozen=True, kw_only=True, gc=True):
+    """The run that a handler receives beside its payload."""
 
     transaction: Connection | None = None
     acceptance: Callable[[], None] | None = None
 
     @property
     def connection(self) -> Connection:
-        """The connection whose transaction holds the note that this run is done.
+        """The connection whose transaction marks this run as done.
 
-        What is written on it takes effect once, whatever fails and however often the run comes.
+        Writes on it take effect exactly once, however often the run is delivered.
         """
         if self.transaction is None:
             raise TransactionMissing
         return self.transaction
 
     def accept(self) -> None:
-        """Answers with 202 now: heartbeats keep the run alive, and its end is reported."""
+        """Respond with 202 now. Heartbeats keep the run alive, and its outcome is reported."""
         if self.acceptance is not None:
             self.acceptance()
 
@@ -92,13 +93,13 @@ class Run(Delivery, frozen=True, kw_only=True):
 def read_request(
     headers: Mapping[str, str], body: bytes, webhook_id: str
 ) -> Delivery | list[Delivery]:
-    """The run, or the batch of runs, of a request; `InvalidCallback` when it is neither."""
+    """The run or the batch of runs in a request. Raises `InvalidCallback` if it has neither."""
     try:
         if RUN_ID in headers:
             return _read_single(headers, body, webhook_id)
         return _read_batch(headers, body, webhook_id)
     except KeyError as error:
-        raise InvalidCallback(f"the request carries no header {error}") from error
+        raise InvalidCallback(f"missing header {error}") from error
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
         raise InvalidCallback(f"{InvalidCallback.__doc__}: {error}") from error
 
@@ -122,7 +123,7 @@ def _read_single(headers: Mapping[str, str], body: bytes, webhook_id: str) -> De
 def _read_batch(headers: Mapping[str, str], body: bytes, webhook_id: str) -> list[Delivery]:
     elements = decode_elements(body)
     if batch_key(element.run_id for element in elements) != webhook_id:
-        raise InvalidCallback("webhook-id does not name the runs in the body")
+        raise InvalidCallback("webhook-id does not match the runs in the body")
     return [_read_element(element, headers.get(TRACEPARENT)) for element in elements]
 
 

@@ -1,6 +1,6 @@
-"""The fence on the worker's side: an attempt that was overtaken does nothing.
+"""Refuses attempts that a later attempt of the same run has overtaken.
 
-Invariant: of the runs it remembers, no token is let through that is lower than one before it.
+Invariant: for every run in the cache, no token passes that is lower than an earlier one.
 """
 
 from collections import OrderedDict
@@ -9,22 +9,32 @@ from wheelsched.errors import AttemptOvertaken
 
 
 class FencingCheck:
-    """The highest token of each run, for the latest `capacity` of them.
+    """Keeps the highest token of each run, for the latest `capacity` runs.
 
-    A shard that was frozen in the middle of a request may send it after its successor has sent
-    its own. Deduplication keeps that from taking effect twice; this keeps it from starting.
+    A shard that was frozen during a request may send it after its successor sent its own.
+    Deduplication prevents a second effect; this check prevents a second start. So it comes after
+    deduplication: it decides only about runs that are not done.
     """
 
     def __init__(self, capacity: int = 100_000) -> None:
         self._capacity = capacity
         self._highest: OrderedDict[str, int] = OrderedDict()
 
+    def record(self, run_id: str, token: int) -> int:
+        """Record the token of an attempt that arrived. Return the highest one of its run."""
+        highest = self._highest
+        known = highest.get(run_id)
+        if known is None:
+            highest[run_id] = token
+            if len(highest) > self._capacity:
+                highest.popitem(last=False)
+            return token
+        if token > known:
+            highest[run_id] = known = token
+        highest.move_to_end(run_id)
+        return known
+
     def check(self, run_id: str, token: int) -> None:
-        """Lets the token of an attempt through, or raises `AttemptOvertaken`."""
-        highest = self._highest.get(run_id)
-        if highest is not None and token < highest:
+        """Record the token of an attempt; raise `AttemptOvertaken` if a later one has arrived."""
+        if token < self.record(run_id, token):
             raise AttemptOvertaken
-        self._highest[run_id] = token
-        self._highest.move_to_end(run_id)
-        if len(self._highest) > self._capacity:
-            self._highest.popitem(last=False)

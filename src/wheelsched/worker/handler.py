@@ -1,8 +1,8 @@
-"""Handlers: the user's functions, and what their signatures say.
+"""Wraps the user's handler functions according to their signatures.
 
-Invariant: a handler that could never be called is refused when it is registered, and a payload
-that is not what it takes is refused before it is called. A call that returns has run: whatever is
-awaitable is awaited, and what nobody would go on with is an error.
+Invariant: registration refuses a function that cannot be called as a handler. A payload of the
+wrong type is refused before the call. When a call returns, the handler has run to its end:
+awaitables are awaited, and a returned generator is an error.
 """
 
 import asyncio
@@ -25,35 +25,49 @@ _PLACES: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONA
 class Handler:
     """A function for the runs of a job: `handle(payload)` or `handle(payload, run)`.
 
-    The payload is decoded into the type that it is annotated with. A function that is not async
-    runs in a thread; what it returns to be awaited is awaited on the loop.
+    The payload is decoded into its annotated type. A function that is not async runs in a thread;
+    if it returns an awaitable, that is awaited on the loop. A function that `needs_no_payload` may
+    be `handle()` or `handle(run)`, too, but not `handle(payload)`.
     """
 
-    def __init__(self, function: Callable[..., object], *, is_long: bool = False) -> None:
+    def __init__(
+        self,
+        function: Callable[..., object],
+        *,
+        is_long: bool = False,
+        needs_no_payload: bool = False,
+    ) -> None:
         self.is_long = is_long
         self._function = function
-        self._is_async = _is_any(inspect.iscoroutinefunction, inspect.unwrap(function))
+        self.is_async = _is_any(inspect.iscoroutinefunction, inspect.unwrap(function))
         _refuse_generator(function)
-        parameters = _positional(function)
-        self._takes_run = len(parameters) == 2
-        self._decode = _decoder(function, parameters[0])
+        parameters = _positional(function, 0 if needs_no_payload else 1)
+        self._takes_payload = len(parameters) == 2 or not needs_no_payload
+        self.takes_run = len(parameters) > self._takes_payload
+        self._decode = (
+            _decoder(function, parameters[0]) if self._takes_payload else make_decoder(Any)
+        )
 
     def decode(self, payload: bytes) -> object:
-        """The payload as the function takes it, or `InvalidPayload`."""
+        """Decode the payload into the type of the function, or raise `InvalidPayload`."""
         return self._decode(payload)
 
-    async def call(self, payload: object, run: Run, threads: Executor) -> None:
-        """Calls the function; whatever it raises comes out."""
-        arguments = (payload, run) if self._takes_run else (payload,)
-        if self._is_async:
+    async def call(self, payload: object, run: Run | None, threads: Executor) -> None:
+        """Call the function. Its exceptions propagate. The run is needed if it `takes_run`."""
+        arguments: tuple[object, ...] = (payload, run) if self.takes_run else (payload,)
+        if not self._takes_payload:
+            arguments = arguments[1:]
+        if self.is_async:
             returned = self._function(*arguments)
         else:
             context = contextvars.copy_context()
             loop = asyncio.get_running_loop()
             call = functools.partial(context.run, _call_in_thread, self._function, *arguments)
             returned = await loop.run_in_executor(threads, call)
-        while inspect.isawaitable(returned):
+        while returned is not None and inspect.isawaitable(returned):
             returned = await returned
+        if returned is None:
+            return
         if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
             raise HandlerUnfinished
 
@@ -62,30 +76,33 @@ def _call_in_thread(function: Callable[..., object], *arguments: object) -> obje
     try:
         return function(*arguments)
     except StopIteration as error:
-        # A future refuses it, and would stay without a result for ever.
-        raise RuntimeError(f"the handler let a StopIteration out: {error}") from error
+        # A future refuses StopIteration, and would never complete.
+        raise RuntimeError(f"the handler raised StopIteration: {error}") from error
     except KeyboardInterrupt as error:
-        # On the loop it would end the worker; Ctrl-C goes to the main thread, and never to this.
+        # Ctrl-C goes to the main thread. On the loop this exception would end the worker.
         raise RuntimeError(f"the handler raised KeyboardInterrupt: {error}") from error
 
 
 def _is_any(is_kind: Callable[[Any], bool], function: Callable[..., object]) -> bool:
-    """Whether a function, or what an object does when it is called, is of a kind."""
+    """Whether a function, or the `__call__` of an object, is of a kind."""
     return is_kind(function) or is_kind(getattr(function, "__call__", None))  # noqa: B004 - its kind
 
 
 def _refuse_generator(function: Callable[..., object]) -> None:
-    """One that is wrapped may be gone through by what wraps it; one that is not, by nobody."""
+    """Refuse a generator function. A wrapped one is allowed: its wrapper may iterate over it."""
     if any(_is_any(kind, function) for kind in _GENERATORS):
         raise InvalidHandler(
-            f"{function!r} is a generator: it has a `yield`, and calling it would run nothing; "
-            "write a function that returns"
+            f"{function!r} is a generator function, so a call would not run it; "
+            "write a function without `yield`"
         )
 
 
-def _positional(function: Callable[..., object]) -> list[inspect.Parameter]:
-    """The one or two parameters of a handler; others must have defaults."""
-    parameters = list(inspect.signature(function).parameters.values())
+def _positional(function: Callable[..., object], least: int) -> list[inspect.Parameter]:
+    """The parameters of a handler, at most two. Others must have defaults."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:  # not callable, or written in C
+        raise InvalidHandler(f"{function!r} cannot be called as a handler: {error}") from error
     positional = [
         each for each in parameters if each.kind in _PLACES and each.default is each.empty
     ]
@@ -94,8 +111,9 @@ def _positional(function: Callable[..., object]) -> list[inspect.Parameter]:
         for each in parameters
         if each.kind is inspect.Parameter.KEYWORD_ONLY and each.default is each.empty
     ]
-    if wanted or not 1 <= len(positional) <= 2:
-        raise InvalidHandler(f"{function!r} cannot be called: {InvalidHandler.__doc__}")
+    if wanted or not least <= len(positional) <= 2:
+        right = InvalidHandler.__doc__ if least else "expected (), (run) or (payload, run)"
+        raise InvalidHandler(f"{function!r} cannot be called: {right}")
     return positional
 
 
@@ -107,13 +125,13 @@ def _decoder(function: Callable[..., object], parameter: inspect.Parameter) -> D
         return make_decoder(hints[parameter.name])
     except (NameError, TypeError) as error:
         raise InvalidHandler(
-            f"the payload of {function!r} has a type that JSON cannot be decoded into: "
+            f"the payload of {function!r} has a type that cannot be decoded from JSON: "
             f"{error}; {SUPPORTED}"
         ) from error
 
 
 def _annotated(function: Callable[..., object]) -> Callable[..., object]:
-    """What bears the annotations: of a partial its function, of an object its `__call__`."""
+    """The annotated function: of a partial its function, of an object its `__call__`."""
     function = inspect.unwrap(function)
     while isinstance(function, functools.partial):
         function = function.func

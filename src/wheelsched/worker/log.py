@@ -1,7 +1,7 @@
-"""The worker's log: the standard library's `logging`, so that the application's setup applies.
+"""The worker's log. It uses `logging`, so that the application's configuration applies.
 
-Invariant: a record reads well as plain text (`event: detail`) and carries the same as fields
-(`extra`): `event` and whatever identifies the run.
+Invariant: every record is readable as plain text (`event: detail`) and has the same data as fields
+(`extra`): the event and the identity of the run.
 """
 
 import logging
@@ -11,7 +11,13 @@ from typing import Final
 
 LOGGER: Final = logging.getLogger("wheelsched.worker")
 # Without any configuration `logging` would print warnings itself.
-LOGGER.addHandler(logging.NullHandler())
+_SILENT: Final = logging.NullHandler()
+LOGGER.addHandler(_SILENT)
+
+
+def speak_up() -> None:
+    """Let `logging` print warnings and errors if the application has not configured it."""
+    LOGGER.removeHandler(_SILENT)
 
 
 def write(
@@ -22,9 +28,9 @@ def write(
     *,
     raised: BaseException | None = None,
 ) -> None:
-    """Log an event (`noun.verb`); with the traceback of `raised`, if given.
+    """Log an event (`noun.verb`), with the traceback of `raised`, if given.
 
-    An exception may quote half a character, which no handler can write to a file.
+    An exception may contain lone surrogates, which cannot be written to a file.
     """
     if raised is not None:
         trace = "".join(traceback.format_exception(raised))

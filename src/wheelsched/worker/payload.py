@@ -1,10 +1,10 @@
-"""Payloads: JSON decoded into the type that a handler declares.
+"""Decodes JSON payloads into the type that a handler declares.
 
-Invariant: a type that no payload could ever be decoded into is refused when the handler is
-registered; a payload that does not fit its type is an `InvalidPayload` that says where.
+Invariant: registration refuses a type that cannot be decoded from JSON. A payload that does not
+match its type raises `InvalidPayload` with the position of the problem.
 
-msgspec decodes everything but what pydantic defines. A type that mentions pydantic anywhere goes to
-pydantic as a whole, because only pydantic runs its validators. pydantic is never required.
+msgspec decodes all types except those of pydantic. A type that contains a pydantic type is decoded
+by pydantic as a whole, because only pydantic runs its validators. pydantic is optional.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ SUPPORTED: Final = (
     "use JSON types (dict, list, str, int, float, bool, None), datetime, UUID, enums, "
     "msgspec.Struct, dataclasses, attrs classes, TypedDict, NamedTuple or pydantic v2 models"
 )
-MAX_PROBLEMS: Final = 5  # shown of one payload
+MAX_PROBLEMS: Final = 5  # in the error of one payload
 
 _JSON_TYPES: Final = (dict, list, str, int, float, bool, types.NoneType)
 _PYDANTIC_MARKS: Final = ("__get_pydantic_core_schema__", "__pydantic_core_schema__")
@@ -35,7 +35,7 @@ def make_decoder(payload_type: Any) -> Decode:
     if _mentions_pydantic(payload_type, set()):
         try:
             return _pydantic_decoder(payload_type)
-        except ImportError:  # a class may offer to work with pydantic where there is none
+        except ImportError:  # a class may support pydantic although it is not installed
             pass
     for each in _nodes(msgspec.inspect.type_info(payload_type), set()):
         if isinstance(each, msgspec.inspect.CustomType) and not _is_json(each.cls):
@@ -66,18 +66,18 @@ def _pydantic_decoder(payload_type: Any) -> Decode:
         try:
             return validate(payload)
         except pydantic.ValidationError as error:
-            # Neither the input, which may be secret, nor a link to pydantic's documentation.
+            # Leave out the input, which may be secret, and links to pydantic's documentation.
             problems = error.errors(include_url=False, include_context=False, include_input=False)
-            raise InvalidPayload(f"{InvalidPayload.__doc__}: {_tell(problems)}") from error
+            raise InvalidPayload(f"{InvalidPayload.__doc__}: {_summarise(problems)}") from error
 
     return decode
 
 
-def _tell(problems: Sequence[dict[str, Any]]) -> str:
-    told = [f"{each['msg']} - at `{_path(each['loc'])}`" for each in problems[:MAX_PROBLEMS]]
+def _summarise(problems: Sequence[dict[str, Any]]) -> str:
+    lines = [f"{each['msg']} - at `{_path(each['loc'])}`" for each in problems[:MAX_PROBLEMS]]
     if len(problems) > MAX_PROBLEMS:
-        told.append(f"and {len(problems) - MAX_PROBLEMS:,} more")
-    return "; ".join(told)
+        lines.append(f"and {len(problems) - MAX_PROBLEMS:,} more")
+    return "; ".join(lines)
 
 
 def _path(location: Sequence[int | str]) -> str:
@@ -86,12 +86,12 @@ def _path(location: Sequence[int | str]) -> str:
 
 
 def _is_json(kind: type) -> bool:
-    """Whether some JSON value is an instance of a class, as all are of `object`."""
+    """Whether some JSON value is an instance of a class, e.g. of `object`."""
     return any(issubclass(each, kind) for each in _JSON_TYPES)
 
 
 def _nodes(node: object, seen: set[int]) -> Iterator[object]:
-    """Everything that msgspec's description of a type is made of."""
+    """All nodes of msgspec's description of a type."""
     if id(node) in seen:
         return
     seen.add(id(node))
@@ -105,7 +105,7 @@ def _nodes(node: object, seen: set[int]) -> Iterator[object]:
 
 
 def _mentions_pydantic(annotation: Any, seen: set[int]) -> bool:
-    """Whether pydantic defines a type, a part of it, or a constraint on one."""
+    """Whether a type, a part of it, or a constraint on it comes from pydantic."""
     if id(annotation) in seen:
         return False
     seen.add(id(annotation))
@@ -128,7 +128,7 @@ def _parts(annotation: Any) -> Iterator[Any]:
 
 
 def _is_record(annotation: Any) -> bool:
-    """Whether it is a TypedDict, `typing_extensions`' own included, or a NamedTuple."""
+    """Whether it is a NamedTuple or a TypedDict, including that of `typing_extensions`."""
     return isinstance(annotation, type) and (
         hasattr(annotation, "__required_keys__")
         or (issubclass(annotation, tuple) and hasattr(annotation, "_fields"))

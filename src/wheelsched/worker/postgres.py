@@ -1,8 +1,8 @@
-"""Deduplication in the user's own Postgres: the effect of a run, exactly once.
+"""Deduplication in the user's own Postgres, for exactly-once effects.
 
-Invariant: the note that a key is done and whatever the handler wrote on the same connection commit
-together or not at all. Postgres lets the second of two attempts wait for the first: it never sees
-a key that is half done.
+Invariant: the row that marks a key as done and the handler's writes on the same connection commit
+together or not at all. Postgres makes a second attempt wait for the first, so it never sees an
+unfinished key.
 """
 
 import logging
@@ -30,23 +30,24 @@ CLAIM: Final = (_SQL / "once_claim.sql").read_text("utf-8")
 HOLD: Final = (_SQL / "once_hold.sql").read_text("utf-8")
 FORGET: Final = (_SQL / "once_forget.sql").read_text("utf-8")
 
-# IF NOT EXISTS looks before another has committed; then it is the catalogue that objects.
-MADE_BY_ANOTHER: Final = (
+# IF NOT EXISTS does not see a table that another session has not committed yet. Then the catalogue
+# reports a duplicate.
+CREATED_CONCURRENTLY: Final = (
     asyncpg.DuplicateObjectError,
     asyncpg.DuplicateTableError,
     asyncpg.UniqueViolationError,
 )
-PATIENCE_S = 10.0  # for the database itself; `wait_ms` is for the attempt before
-FORGET_EACH: Final = 1_000  # claims; more rows than that are forgotten at a time
-FORGET_AT_ONCE: Final = 2_000
+TIMEOUT_S = 10.0  # of a statement; `wait_ms` limits the wait for an earlier attempt
+CLAIMS_PER_CLEANUP: Final = 1_000
+ROWS_PER_CLEANUP: Final = 2_000  # more than the claims, so that old rows do not accumulate
 
 
 class PostgresOnce:
     """`Deduplication` in a table of the user's database, `wheelsched_once`.
 
-    The table is made when it is missing and the account may do so; `TABLE` is its definition for
-    those who make their tables themselves. Keys are kept `keep_days`: longer than the history, so
-    that a backfill of anything in it still finds them.
+    The table is created if it is missing and the account has the right. `TABLE` is its definition,
+    for those who create their tables themselves. Keys are kept for `keep_days`, which should be
+    longer than the history, so that a backfill of old runs still finds them.
     """
 
     def __init__(self, pool: Pool, *, keep_days: int = 100, wait_ms: int = WAIT_MS) -> None:
@@ -59,18 +60,18 @@ class PostgresOnce:
     @asynccontextmanager
     async def once(self, key: str) -> AsyncIterator[Claim]:
         async with self._connection() as connection:
-            await self._make_table(connection)
+            await self._create_table(connection)
             async with connection.transaction():
                 yield Claim(await self._claim(connection, key), connection)
-                await connection.execute(HOLD, timeout=PATIENCE_S)
+                await connection.execute(HOLD, timeout=TIMEOUT_S)
             self._claims += 1
-            if self._claims % FORGET_EACH == 0:
-                await self._forget(connection)
+            if self._claims % CLAIMS_PER_CLEANUP == 0:
+                await self._delete_old_keys(connection)
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:
         try:
-            connection = await self._pool.acquire(timeout=PATIENCE_S)
+            connection = await self._pool.acquire(timeout=TIMEOUT_S)
         except TimeoutError as error:
             raise PoolExhausted from error
         try:
@@ -84,22 +85,23 @@ class PostgresOnce:
         except TimeoutError as error:
             raise RunInProgress from error
 
-    async def _make_table(self, connection: Connection) -> None:
-        """Makes the table unless it is there, while others may be making it too.
+    async def _create_table(self, connection: Connection) -> None:
+        """Create the table if it is missing. Other processes may do the same at the same time.
 
-        Looks first: making an index waits for every open transaction, even one that is there.
+        It checks first, because creating an index waits for every open transaction, even if the
+        index exists.
         """
         if self._has_table:
             return
-        if not await connection.fetchval(CHECK, timeout=PATIENCE_S):
-            with suppress(*MADE_BY_ANOTHER):
-                await connection.execute(TABLE, timeout=PATIENCE_S)
+        if not await connection.fetchval(CHECK, timeout=TIMEOUT_S):
+            with suppress(*CREATED_CONCURRENTLY):
+                await connection.execute(TABLE, timeout=TIMEOUT_S)
         self._has_table = True
 
-    async def _forget(self, connection: Connection) -> None:
-        """Deletes some keys of long ago. The run is done: it does not fail when this does."""
+    async def _delete_old_keys(self, connection: Connection) -> None:
+        """Delete some expired keys. The run is already done, so an error here must not fail it."""
         try:
-            await connection.execute(FORGET, self._keep_days, FORGET_AT_ONCE, timeout=PATIENCE_S)
+            await connection.execute(FORGET, self._keep_days, ROWS_PER_CLEANUP, timeout=TIMEOUT_S)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             detail = f"old keys were not deleted: {error}"
             log.write(logging.WARNING, "keys.kept", detail, {"error": str(error)})

@@ -1,6 +1,6 @@
-"""The receiver: a request in, an answer out, whatever transport carries them.
+"""Handles a callback request, independent of the web framework.
 
-Invariant: it raises nothing but a cancellation; and what it has not verified it does not decode.
+Invariant: it raises nothing but a cancellation, and it decodes nothing before verifying it.
 """
 
 import asyncio
@@ -12,41 +12,41 @@ from wheelsched.core.outcome import Outcome
 from wheelsched.errors import InvalidCallback, UnverifiedCallback
 from wheelsched.worker import log
 from wheelsched.worker.answer import Answer, refuse, write_answer, write_answers
-from wheelsched.worker.crew import Crew
 from wheelsched.worker.delivery import Delivery, read_request
+from wheelsched.worker.executor import Executor
 from wheelsched.worker.handler import Handler
 from wheelsched.worker.signature import Verifier
 
 
 class Receiver:
-    """Verifies a request, has its runs performed, and answers.
+    """Verifies a request, performs its runs and returns the response.
 
-    `handlers` are by the name of their job; that of None is for all other jobs.
+    `handlers` maps job names to handlers. The handler for None serves all other jobs.
     """
 
     def __init__(
         self,
         verifier: Verifier,
         handlers: Mapping[str | None, Handler],
-        crew: Crew,
+        executor: Executor,
         max_body_bytes: int,
     ) -> None:
         self._verifier = verifier
         self._handlers = handlers
-        self._crew = crew
+        self._executor = executor
         self.max_body_bytes = max_body_bytes
 
     async def receive(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        """The answer to a request. The names of its headers are lower case."""
+        """Handle a request. The names of its headers must be lower case."""
         deliveries = self.read(headers, body)
         return deliveries if isinstance(deliveries, Answer) else await self.perform(deliveries)
 
     def read(self, headers: Mapping[str, str], body: bytes) -> Delivery | list[Delivery] | Answer:
-        """The run or the batch of runs of a verified request, or the answer that refuses it."""
+        """Verify a request. Returns its run, its batch of runs, or the response that refuses it."""
         if len(body) > self.max_body_bytes:
             return refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large")
-        if not self._crew.has_room:
-            return refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the worker takes no more now", 1)
+        if not self._executor.has_room:
+            return refuse(HTTPStatus.SERVICE_UNAVAILABLE, "worker busy; retry after 1 s", 1)
         try:
             webhook_id = self._verifier.verify(headers, body)
             return read_request(headers, body, webhook_id)
@@ -58,7 +58,7 @@ class Receiver:
             return refuse(HTTPStatus.BAD_REQUEST, str(error))
 
     async def perform(self, deliveries: Delivery | list[Delivery]) -> Answer:
-        """Have the runs of a request performed, and give their answer."""
+        """Perform the runs of a request and return the response."""
         if isinstance(deliveries, Delivery):
             return write_answer(await self._perform(deliveries))
         async with asyncio.TaskGroup() as group:
@@ -70,7 +70,7 @@ class Receiver:
 
     async def _perform(self, delivery: Delivery) -> Outcome:
         handler = self._handlers.get(delivery.job_name) or self._handlers.get(None)
-        return await self._crew.perform(delivery, handler)
+        return await self._executor.perform(delivery, handler)
 
 
 def _log_refusal(error: Exception) -> None:

@@ -1,14 +1,14 @@
-"""Verification: whether a request comes from somebody who knows a secret of ours.
+"""Verifies the signatures of callbacks.
 
-Invariant: nothing of a request is believed, nor its body decoded, before its signature is
-verified; and how long that takes says nothing about how much of a signature was right.
+Invariant: nothing in a request is trusted, and its body is not decoded, before its signature is
+verified. The comparison takes constant time, so it reveals nothing about the expected signature.
 
-The signature is that of Standard Webhooks: HMAC-SHA256 over `id.timestamp.body`. A request of one
-run has a second, over what its headers say of the run: without it a request that was overheard
-could be sent again in the name of another job, or with a token that shuts later attempts out.
-While secrets are rotated a request carries a signature by each, and a worker knows several: one
-match is enough. A request that is sent once more within the tolerance, as it was, is genuine:
-deduplication is what stops it, by what was signed.
+The signature follows Standard Webhooks: HMAC-SHA256 over `id.timestamp.body`. A request with one
+run has a second signature over its wheelsched headers. Without it, an attacker could replay an
+intercepted request for another job, or with a token that blocks later attempts. During a rotation a
+request carries one signature for each secret, and a worker may have several secrets; one match is
+enough. An unchanged request that is replayed within the tolerance is valid: deduplication stops it,
+because its key is signed.
 """
 
 import base64
@@ -18,13 +18,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from wheelsched.core.duration import SECOND
 from wheelsched.errors import (
     InvalidSecret,
     SignatureExpired,
     SignatureMismatch,
     SignatureMissing,
 )
+from wheelsched.values.duration import SECOND
 from wheelsched.wire.callback import (
     RUN_ID,
     SIGNATURE,
@@ -41,24 +41,26 @@ _TIMESTAMP: Final = re.compile(r"[0-9]{1,12}")
 
 
 def sign(key: bytes, signed: bytes) -> str:
-    """The signature of a message by the key of a secret."""
+    """Sign a message with the key of a secret."""
     return VERSION + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
 class Verifier:
-    """Knows the secrets, and the time of day."""
+    """Verifies requests against the secrets of a tenant."""
 
     def __init__(
         self, secrets: Sequence[str], *, tolerance_us: int, wall_us: Callable[[], int]
     ) -> None:
         if not secrets:
-            raise InvalidSecret("a worker needs at least one secret of its tenant, 'whsec_…'")
+            raise InvalidSecret(
+                "no secret given; pass at least one secret of the tenant, 'whsec_…'"
+            )
         self._keys = [read_secret(secret) for secret in secrets]
         self._tolerance_us = tolerance_us
         self._wall_us = wall_us
 
     def verify(self, headers: Mapping[str, str], body: bytes) -> str:
-        """The id that was signed, or an `UnverifiedCallback`. The headers' names are lower case."""
+        """Return the signed id, or raise `UnverifiedCallback`. Header names must be lower case."""
         webhook_id = headers.get(WEBHOOK_ID, "")
         timestamp = headers.get(WEBHOOK_TIMESTAMP, "")
         signatures = headers.get(WEBHOOK_SIGNATURE, "")
@@ -76,11 +78,11 @@ class Verifier:
     def _verify_values(self, head: str, headers: Mapping[str, str]) -> None:
         signatures = headers.get(SIGNATURE, "")
         if not signatures:
-            raise SignatureMissing(f"the request carries no {SIGNATURE}")
+            raise SignatureMissing(f"missing header {SIGNATURE}")
         values = "\n".join(headers.get(name, "") for name in SIGNED)
         if not self._is_signed((head + values).encode("utf-8", "replace"), signatures):
             raise SignatureMismatch(
-                f"{SIGNATURE} is not that of the request's other wheelsched headers"
+                f"{SIGNATURE} does not match the other wheelsched headers of the request"
             )
 
     def _is_signed(self, signed: bytes, signatures: str) -> bool:

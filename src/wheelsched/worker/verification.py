@@ -1,7 +1,7 @@
-"""Verification for code that serves callbacks itself, in any framework, without a `Worker`.
+"""Verifies callbacks for code that serves them without a `Worker`, in any framework.
 
-Invariant: a run that is returned was signed with one of the secrets, and every field of it but
-`traceparent` is covered by a signature.
+Invariant: every returned run was signed with one of the secrets. A signature covers all of its
+fields except `traceparent`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ from typing import Final
 from msgspec.structs import asdict
 
 from wheelsched.clock import SystemClock
-from wheelsched.core.duration import SECOND
 from wheelsched.errors import InvalidCallback
+from wheelsched.values.duration import SECOND
 from wheelsched.worker.delivery import Delivery, Run, read_request
 from wheelsched.worker.signature import Verifier
 
@@ -25,14 +25,14 @@ def verify(
     *,
     tolerance_s: float = TOLERANCE_S,
 ) -> Run:
-    """The run of a genuine callback, for sync and async code alike.
+    """Return the run of a verified callback. Works in sync and async code.
 
-    Raises `UnverifiedCallback` when the signature is missing, wrong or older than `tolerance_s`,
-    and `InvalidCallback` when the request is signed and is not one of a single run.
+    Raises `UnverifiedCallback` if the signature is missing, wrong or older than `tolerance_s`, and
+    `InvalidCallback` if the request is signed but does not contain exactly one run.
     """
     runs = _verify(headers, body, secrets, tolerance_s)
     if isinstance(runs, list):
-        raise InvalidCallback("the request carries a batch of runs: use verify_batch")
+        raise InvalidCallback("the request contains a batch of runs; use verify_batch")
     return runs
 
 
@@ -43,7 +43,7 @@ def verify_batch(
     *,
     tolerance_s: float = TOLERANCE_S,
 ) -> list[Run]:
-    """The runs of a genuine callback of a job whose `target.batch` is above 1: see `verify`."""
+    """Return the runs of a verified callback of a job with `target.batch` above 1. See `verify`."""
     runs = _verify(headers, body, secrets, tolerance_s)
     return runs if isinstance(runs, list) else [runs]
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.api import Api, document
-from tests.unit.api.test_runs import armed
+from tests.unit.api.resources.test_runs import armed
 
 from wheelsched.core.model import RunState, format_run_id
 

@@ -6,16 +6,16 @@ from uuid import UUID, uuid4
 
 import pytest
 from msgspec import Struct
-from tests.postgres import Connect
+from tests.postgres import PATIENT, Connect
 
-from wheelsched.api.drafts import judge_draft
 from wheelsched.config import StoreConfig
-from wheelsched.core.egress import NO_EXCEPTIONS
 from wheelsched.core.model import Draft, Job
+from wheelsched.core.targets.egress import NO_EXCEPTIONS
+from wheelsched.jobs.drafts import judge_draft
 from wheelsched.ports import Caller, Lease, Plan, Tenant
-from wheelsched.store.connection import Connection
-from wheelsched.store.database import Database
-from wheelsched.store.grants import Grants
+from wheelsched.store.connections.connection import Connection
+from wheelsched.store.connections.database import Database
+from wheelsched.store.for_api.grants import Grants
 from wheelsched.store.postgres import PostgresStore
 
 URL = "https://example.org/hook"
@@ -65,7 +65,7 @@ async def plan_all(store: PostgresStore, lease: Lease) -> None:
 @pytest.fixture
 async def place(database: str, connect: Connect) -> Any:
     owner = await connect(database)
-    async with await Database.open(StoreConfig(url=database, role="owner")) as opened:
+    async with await Database.open(StoreConfig(url=database, role="owner", **PATIENT)) as opened:
         callers: dict[str, Caller] = {}
         roles = {name: f"{name}_{uuid4().hex}" for name in ("acme", "globex", "stranger")}
         for name, role in roles.items():

@@ -7,13 +7,13 @@ import asyncpg
 import pytest
 from tests.integration.application.conftest import NOW_US, URL, Place, schedule
 
-from wheelsched.api.answers import job_answer
-from wheelsched.api.drafts import judge_draft
-from wheelsched.core.egress import NO_EXCEPTIONS
-from wheelsched.core.model import Draft, Job, JobState
+from wheelsched.core.model import Draft, HttpTarget, Job, JobState, QueueTarget
+from wheelsched.core.targets.egress import NO_EXCEPTIONS
 from wheelsched.errors import InvalidDocument
+from wheelsched.jobs.describe import job_answer
+from wheelsched.jobs.drafts import judge_draft
 from wheelsched.ports import JobFilter
-from wheelsched.wire.job import JobDocument
+from wheelsched.wire.job import JobDocument, TargetDocument
 
 
 async def test_everything_that_was_written_is_in_the_job(place: Place) -> None:
@@ -39,12 +39,29 @@ async def test_everything_that_was_written_is_in_the_job(place: Place) -> None:
     await place.plan_all()
     job = await place.read(job_id)
     assert isinstance(job, Job)
-    assert (job.target.url, job.target.method) == (URL, "PUT")
-    assert job.target.headers == {"x-team": "a"}
+    assert job.target == HttpTarget(url=URL, method="PUT", headers={"x-team": "a"})
     assert json.loads(bytes(job.payload)) == {"order": 7}
     assert (job.spec.timezone, job.spec.dst_gap) == ("America/New_York", "skip")
     assert (job.retry.max_attempts, job.timeout_us, job.priority) == (7, 5_000_000, 3)
     assert job.tags == {"team": "a"}
+
+
+async def test_a_job_for_a_queue_has_no_url(place: Place) -> None:
+    application = await place.application()
+    options = {"target": {"queue": "billing", "claim_within": "2h"}}
+    job_id = await schedule(application, url=None, options=options)
+    await application.execute(
+        "SELECT wheelsched.schedule_at('once', now() + interval '1 h', options => $1)",
+        json.dumps({"target": {"queue": "later"}}),
+    )
+    shown = job_answer(await place.read(job_id), NOW_US)
+    assert shown.target == TargetDocument(queue="billing", claim_within="2h")
+    await place.plan_all()
+    job = await place.read(job_id)
+    assert isinstance(job, Job)
+    assert job.target == QueueTarget(queue="billing", claim_within_us=7_200_000_000)
+    found = await place.store.jobs.list_jobs(place.callers["acme"], JobFilter(name="once"), 9)
+    assert [job.target for job in found if isinstance(job, Job)] == [QueueTarget(queue="later")]
 
 
 async def test_what_the_database_reads_and_nobody_else_hides_no_job(place: Place) -> None:
@@ -103,6 +120,7 @@ async def test_a_moment_that_is_none_is_told_by_its_name(place: Place, at: str) 
         await application.execute(f"SELECT wheelsched.schedule_at('once', {at}, '{URL}')")
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -118,6 +136,7 @@ async def test_a_moment_that_is_none_is_told_by_its_name(place: Place, at: str) 
         ({"schedule": '{"cron": '}, "schedule: "),
         ({"schedule": "2020-01-01T00:00:00Z"}, "schedule: "),
         ({"url": None}, "url: "),
+        ({"url": None, "options": {"target": {"batch": 2}}}, "url: "),
         ({"url": "file:///etc/passwd"}, "url: "),
         ({"url": "http://a b/"}, "url: "),
         ({"url": "http://a/\r\nx: y"}, "url: "),

@@ -8,8 +8,8 @@ from tests.integration.application.conftest import ALL, NOW_US, Place, schedule
 
 from wheelsched.core.model import Draft, JobState
 from wheelsched.ports import JobFilter, Plan, Tenant
-from wheelsched.store import retention
-from wheelsched.store.settings import Settings
+from wheelsched.store.schema import retention
+from wheelsched.store.schema.settings import Settings
 
 
 async def test_what_is_due_first_is_planned_first(place: Place) -> None:
@@ -39,7 +39,7 @@ async def test_the_quota_is_told_at_once_and_held_when_planning(place: Place) ->
     await place.plan_all()
     refused = await place.store.jobs.list_jobs(caller, JobFilter(state=JobState.REFUSED), 9)
     assert [job.error for job in refused if isinstance(job, Draft)] == [
-        "the tenant has as many jobs as it may have: 3"
+        "the tenant has reached its quota of 3 jobs"
     ] * 2
     with pytest.raises(asyncpg.ConfigurationLimitExceededError):
         await schedule(application, "another")

@@ -8,7 +8,7 @@ from tests.integration.application.conftest import URL, Place, schedule
 
 from wheelsched.core.model import JobState
 from wheelsched.errors import DatabaseRoleNotFound, DatabaseRoleTaken, TenantNotFound
-from wheelsched.store.grants import Grants
+from wheelsched.store.for_api.grants import Grants
 
 
 async def test_a_role_without_a_tenant_is_told_what_to_do(place: Place) -> None:

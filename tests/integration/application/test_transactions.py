@@ -7,9 +7,9 @@ import pytest
 from msgspec import Raw
 from tests.integration.application.conftest import ALL, NOW_US, Place, plan_all, schedule
 
-from wheelsched.api.drafts import judge_draft
-from wheelsched.core.egress import NO_EXCEPTIONS
 from wheelsched.core.model import Draft, JobState
+from wheelsched.core.targets.egress import NO_EXCEPTIONS
+from wheelsched.jobs.drafts import judge_draft
 from wheelsched.ports import JobFilter, Registration
 
 

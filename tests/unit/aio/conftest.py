@@ -13,7 +13,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 async def wheel(clock: VirtualClock) -> AsyncIterator[AsyncWheel[object]]:
-    """A wheel in virtual time; what a test leaves pending is its own business."""
+    """A wheel in virtual time. Pending timers at the end are allowed."""
     wheel: AsyncWheel[object] = AsyncWheel(clock)
     yield wheel
     wheel.close()

@@ -12,7 +12,7 @@ TICK_NS = 1 << 20
 
 
 class Consumer:
-    """Takes batches as a task of its own, one for each time it is let."""
+    """A task that takes one batch each time the test allows it."""
 
     def __init__(self, wheel: AsyncWheel[object], limit: int = 1024) -> None:
         self.batches: list[list[object]] = []
@@ -46,7 +46,7 @@ async def test_items_come_in_order_and_at_their_time(
     await consumer
 
 
-async def test_what_is_due_before_anybody_asks_waits_in_the_wheel(
+async def test_a_due_item_waits_in_the_wheel_for_a_consumer(
     clock: VirtualClock, wheel: AsyncWheel[object]
 ) -> None:
     for number in range(5):
@@ -235,6 +235,6 @@ async def test_a_timeout_around_one_step_does_not_end_the_iteration(
     assert await anext(batches) == ["still there"]
 
 
-async def test_a_limit_that_is_no_number_is_refused_at_once(wheel: AsyncWheel[object]) -> None:
+async def test_a_limit_that_is_not_a_number_is_refused_at_once(wheel: AsyncWheel[object]) -> None:
     with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
         wheel.batches(1.5)  # type: ignore[arg-type] # on purpose

@@ -40,7 +40,7 @@ async def test_a_callback_comes_at_the_end_of_its_tick(
 
 
 @pytest.mark.parametrize("delay_s", [0, -1, -0.001])
-async def test_what_is_due_already_comes_at_the_next_turn(
+async def test_a_due_timer_comes_in_the_next_iteration(
     clock: VirtualClock, wheel: AsyncWheel[object], delay_s: float
 ) -> None:
     called: list[int] = []
@@ -189,7 +189,7 @@ async def test_a_callback_adds_others(clock: VirtualClock, wheel: AsyncWheel[obj
     assert min(steps_ns) >= 100 * MILLISECOND_NS
 
 
-async def test_a_callback_that_comes_back_at_once_starves_nobody(
+async def test_a_callback_that_reschedules_itself_starves_no_other(
     wheel: AsyncWheel[object],
 ) -> None:
     rounds = 0
@@ -298,7 +298,7 @@ async def test_an_instant_is_an_integer(wheel: AsyncWheel[object], when_ns: Any)
 
 
 async def test_a_portion_has_at_least_one(clock: VirtualClock) -> None:
-    with pytest.raises(ValueError, match="portion must lie between 1 and 1048576, not 0"):
+    with pytest.raises(ValueError, match="portion must be between 1 and 1048576, not 0"):
         AsyncWheel[object](clock, portion=0)
 
 
@@ -326,7 +326,9 @@ async def test_a_timer_without_a_wheel_cannot_be() -> None:
             new(Timer, *arguments)
 
 
-async def test_what_was_called_is_let_go(clock: VirtualClock, wheel: AsyncWheel[object]) -> None:
+async def test_a_called_callback_is_released(
+    clock: VirtualClock, wheel: AsyncWheel[object]
+) -> None:
     class Request:
         pass
 

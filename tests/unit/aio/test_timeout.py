@@ -1,4 +1,4 @@
-"""`wheel.timeout`: as `asyncio.timeout`, by the wheel's clock."""
+"""`wheel.timeout` behaves like `asyncio.timeout`, by the wheel's clock."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ async def test_a_block_that_ends_in_time_leaves_nothing_in_the_wheel(
 
 
 @pytest.mark.parametrize("delay_s", [0, -1, 0.0])
-async def test_what_has_passed_already_cancels_at_the_first_wait(
+async def test_an_expired_timeout_cancels_at_the_first_wait(
     clock: VirtualClock, wheel: AsyncWheel[object], delay_s: float
 ) -> None:
     reached = False
@@ -66,7 +66,7 @@ async def test_what_has_passed_already_cancels_at_the_first_wait(
     assert reached
 
 
-async def test_none_is_no_limit(clock: VirtualClock, wheel: AsyncWheel[object]) -> None:
+async def test_none_means_no_limit(clock: VirtualClock, wheel: AsyncWheel[object]) -> None:
     task = asyncio.create_task(limited(wheel, None))
     await clock.advance(86_400 * SECOND_NS)
     assert not task.done()
@@ -148,7 +148,7 @@ async def test_the_inner_of_two_timeouts_leaves_the_outer_alone(
     assert task.cancelling() == 0
 
 
-async def test_the_outer_of_two_timeouts_is_no_timeout_to_the_inner(
+async def test_the_outer_of_two_timeouts_does_not_expire_the_inner(
     clock: VirtualClock, wheel: AsyncWheel[object]
 ) -> None:
     seen: list[object] = []
@@ -289,6 +289,7 @@ async def test_a_closed_wheel_begins_no_timeout_and_ends_none(
             pass
 
 
+@pytest.mark.proof
 async def test_ten_thousand_blocks_share_one_alarm(
     clock: VirtualClock, wheel: AsyncWheel[object]
 ) -> None:

@@ -170,7 +170,7 @@ async def test_a_closed_wheel_calls_nothing(clock: VirtualClock, wheel: AsyncWhe
     assert clock.next_alarm_ns() is None
 
 
-async def test_leaving_the_block_says_what_was_pending(
+async def test_leaving_the_block_logs_the_pending_timers(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with AsyncWheel[str](clock) as wheel:
@@ -232,7 +232,7 @@ async def test_another_loop_is_turned_away(wheel: AsyncWheel[object]) -> None:
 
 
 def refusals(wheel: AsyncWheel[object], timer: Timer) -> int:
-    """Use the wheel in every way; return how many of them were refused, and how clearly."""
+    """Call every method of the wheel, and count those that raise."""
     uses: list[Callable[[], object]] = [
         lambda: wheel.call_later(1, print),
         lambda: wheel.add(0, "item"),
@@ -295,7 +295,7 @@ async def test_a_delay_that_never_ends_is_refused(wheel: AsyncWheel[object], del
         wheel.call_later(delay, print)
 
 
-async def test_a_delay_that_is_no_number_is_refused(wheel: AsyncWheel[object]) -> None:
+async def test_a_delay_that_is_not_a_number_is_refused(wheel: AsyncWheel[object]) -> None:
     with pytest.raises(TypeError, match="delay_s must be a number of seconds, not '1'"):
         wheel.call_later("1", print)  # type: ignore[arg-type] # on purpose
 

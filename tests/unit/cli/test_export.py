@@ -1,4 +1,4 @@
-"""What is exported is applied without a change."""
+"""Applying an export changes nothing."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.api import Api
 
-from wheelsched.cli.apply import Action, plan_all
+from wheelsched.cli.commands.apply import Action, plan_all
 from wheelsched.cli.export import manifest_of, sparse, to_yaml
 from wheelsched.cli.manifest import read_entries
 from wheelsched.client import SyncClient
@@ -35,6 +35,10 @@ FULL: dict[str, Any] = JOB | {
     "idempotency_key": "{{job_id}}:{{date}}",
     "tags": {"team": "yes"},
 }
+QUEUES: list[dict[str, Any]] = [
+    JOB | {"name": "queue", "target": {"queue": "billing"}},
+    JOB | {"name": "queue, patient", "target": {"queue": "billing", "claim_within": "2h"}},
+]
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 WORDS = st.sampled_from(["on", "No", "~", "null", "1e3", ".5", "0o7", "=", "<<", "- a", "a: b", ""])
@@ -50,13 +54,15 @@ TREES = st.recursive(
 )
 
 
-async def test_what_is_exported_is_applied_without_a_change(api: Api, tmp_path: Path) -> None:
+async def test_applying_an_export_changes_nothing(api: Api, tmp_path: Path) -> None:
     def check() -> None:
         with SyncClient(api.url, api.token) as client:
             client.create_job(JOB)  # type: ignore[arg-type]
             client.create_job(FULL | {"name": "full"})  # type: ignore[arg-type]
+            for job in QUEUES:
+                client.create_job(job)  # type: ignore[arg-type]
             manifest = manifest_of(client.list_jobs())
-            assert manifest["jobs"] == [JOB, FULL | {"name": "full"}]
+            assert manifest["jobs"] == [JOB, FULL | {"name": "full"}, *QUEUES]
             for name, text in (
                 ("jobs.yaml", to_yaml(manifest)),
                 ("jobs.json", msgspec.json.encode(manifest).decode()),
@@ -64,12 +70,12 @@ async def test_what_is_exported_is_applied_without_a_change(api: Api, tmp_path: 
                 file = tmp_path / name
                 file.write_text(text)
                 planned = plan_all(client, read_entries(str(file)))
-                assert [each.step.action for each in planned] == [Action.KEEP] * 2
+                assert [each.step.action for each in planned] == [Action.KEEP] * 4
 
     await asyncio.to_thread(check)
 
 
-async def test_any_payload_comes_back(api: Api, tmp_path: Path) -> None:
+async def test_any_payload_survives_export(api: Api, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
 
     def check() -> None:
@@ -93,7 +99,7 @@ async def test_any_payload_comes_back(api: Api, tmp_path: Path) -> None:
     await asyncio.to_thread(check)
 
 
-async def test_a_default_is_left_out_and_a_text_is_quoted_for_every_reader(api: Api) -> None:
+async def test_defaults_are_omitted_and_ambiguous_strings_quoted(api: Api) -> None:
     def check() -> None:
         with SyncClient(api.url, api.token) as client:
             written = JOB | {"retry": {"max_attempts": 9}, "payload": {"a": "yes", "b": "0o7"}}

@@ -1,4 +1,4 @@
-"""Files of jobs against what is registered."""
+"""Manifests compared with the registered jobs."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,28 +11,28 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wheelsched.api.merging import merge
 from wheelsched.cli.manifest import (
-    complete,
     differences,
     merge_patch,
     patch_of,
     plain,
+    raise_problems,
     read_entries,
     read_one,
-    refuse,
 )
 from wheelsched.core.model import JobState
 from wheelsched.errors import InvalidDocument
+from wheelsched.jobs.fields import normalize_document
+from wheelsched.jobs.merge import merge
 from wheelsched.wire.job import JobAnswer, JobDocument
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def read_documents(path: str) -> list[JobDocument]:
-    """The jobs of a file that has no problem."""
+    """The jobs of a valid file."""
     entries = read_entries(path)
-    assert not any(entry.errors for entry in entries)
+    assert not any(entry.errors or entry.file_errors for entry in entries)
     return [entry.document for entry in entries if entry.document is not None]
 
 
@@ -43,7 +43,7 @@ def document(**fields: Any) -> JobDocument:
 
 def registered(**fields: Any) -> JobAnswer:
     """The answer of the API for a document."""
-    written = complete(document(**fields))
+    written = normalize_document(document(**fields))
     return JobAnswer(
         job_id=uuid4(),
         state=JobState.ACTIVE,
@@ -72,12 +72,12 @@ def changed(before: JobAnswer, after: JobDocument) -> list[str]:
         {"tags": {}},
     ],
 )
-def test_a_default_that_is_written_out_makes_no_difference(fields: dict[str, Any]) -> None:
+def test_an_explicit_default_is_not_a_difference(fields: dict[str, Any]) -> None:
     assert changed(registered(), document(**fields)) == []
     assert changed(registered(**fields), document()) == []
 
 
-def test_every_field_that_is_another_is_named() -> None:
+def test_every_changed_field_is_listed() -> None:
     after = document(
         schedule="@hourly",
         target={"url": "https://example.org/", "headers": {"x": "1"}},
@@ -90,7 +90,7 @@ def test_every_field_that_is_another_is_named() -> None:
     ]
 
 
-def test_what_is_no_longer_written_goes_back_to_its_default() -> None:
+def test_a_removed_field_is_reset_to_its_default() -> None:
     before = registered(timeout="9s", tags={"team": "a", "tier": "1"})
     patch = patch_of(before, document(tags={"team": "a"}))
     assert patch == {"timeout": "2m", "tags": {"tier": None}}
@@ -104,7 +104,7 @@ TREES = st.recursive(
 
 
 @given(TREES, TREES)
-def test_a_patch_makes_one_of_the_other(before: Any, after: Any) -> None:
+def test_a_patch_turns_one_document_into_the_other(before: Any, after: Any) -> None:
     patch = msgspec.json.encode(merge_patch(before, after))
     merged = merge(msgspec.Raw(msgspec.json.encode(before)), msgspec.Raw(patch))
     assert msgspec.json.decode(merged) == after
@@ -118,7 +118,7 @@ PAYLOADS = st.recursive(
 
 
 def as_json(tree: Any) -> bytes:
-    """In Python 1 is True, and 1.0 too."""
+    """In Python, 1 equals True and 1.0."""
     return msgspec.json.encode(tree, order="sorted")
 
 
@@ -142,11 +142,11 @@ def test_times_in_a_file_stay_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["in 5m", "{at: in 5m}"])
-def test_a_file_has_no_times_from_now(tmp_path: Path, schedule: str) -> None:
+def test_relative_times_in_a_file_are_rejected(tmp_path: Path, schedule: str) -> None:
     job = f"- name: a\n  schedule: {schedule}\n  target: {{url: 'https://a.b/'}}"
     (said,) = problems(tmp_path / "jobs.yaml", job)
     assert "job 'a': /schedule: " in said
-    assert "write the instant" in said
+    assert "write an absolute time" in said
 
 
 def test_a_file_may_hold_one_job_several_or_lists(tmp_path: Path) -> None:
@@ -154,20 +154,21 @@ def test_a_file_may_hold_one_job_several_or_lists(tmp_path: Path) -> None:
     one = "name: {}\nschedule: '@daily'\ntarget: {{url: 'https://a.b/'}}\n"
     file.write_text(one.format("a") + "---\n" + one.format("b"))
     assert [each.name for each in read_documents(str(file))] == ["a", "b"]
-    with pytest.raises(typer.BadParameter, match="holds 2 jobs, not one"):
+    with pytest.raises(typer.BadParameter, match="contains 2 jobs, expected one"):
         read_one(str(file))
     file.write_text(one.format("a"))
     assert read_one(str(file))["name"] == "a"
 
 
 def problems(file: Path, text: str) -> list[str]:
-    """What is wrong with a file, without its name."""
+    """The problems of a file, without its name."""
     file.write_text(text)
-    found = [line for entry in read_entries(str(file)) for line in entry.lines(entry.errors)]
+    entries = read_entries(str(file))
+    found = [line for one in entries for line in one.lines((*one.errors, *one.file_errors))]
     return [line.removeprefix(f"{file}:") for line in found]
 
 
-def test_a_list_of_jobs_may_stand_under_a_key(tmp_path: Path) -> None:
+def test_a_list_may_be_under_the_key_jobs(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     job = "{{name: {}, schedule: '@daily', target: {{url: 'https://a.b/'}}}}"
     file.write_text(
@@ -175,11 +176,11 @@ def test_a_list_of_jobs_may_stand_under_a_key(tmp_path: Path) -> None:
     )
     assert [each.name for each in read_documents(str(file))] == ["a", "b", "c"]
     file.write_text("jobs: []\nversion: 1\n")
-    with pytest.raises(typer.BadParameter, match="no field 'version' beside jobs: see line 2"):
+    with pytest.raises(typer.BadParameter, match="unknown field 'version' next to jobs, line 2"):
         read_entries(str(file))
 
 
-def test_every_job_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
+def test_every_invalid_job_is_reported_with_its_line(tmp_path: Path) -> None:
     said = problems(
         tmp_path / "jobs.yaml",
         """\
@@ -202,8 +203,8 @@ jobs:
     )
     starts = [
         "8: job 'wrong': /target/batch: ",
-        "10: job number 3: /name: ",
-        " job number 4: /: ",
+        "10: job 3: /name: ",
+        " job 4: /: ",
         "13: job 'right': /name: ",
     ]
     assert len(said) == len(starts)
@@ -223,23 +224,33 @@ jobs:
         ("labels: {}", "tags"),
     ],
 )
-def test_a_field_of_another_name_is_guessed(tmp_path: Path, field: str, meant: str) -> None:
+def test_an_unknown_field_gets_a_suggestion(tmp_path: Path, field: str, meant: str) -> None:
     job = "name: a\nschedule: '@daily'\ntarget: {url: 'https://a.b/'}\n"
     (said,) = problems(tmp_path / "jobs.yaml", f"{job}{field}\n")
     assert said.startswith("4: job 'a': /")
     assert said.endswith(f"did you mean '{meant}'?")
 
 
-def test_a_field_that_nobody_can_guess_is_only_refused(tmp_path: Path) -> None:
+def test_an_unknown_field_without_a_suggestion_is_rejected(tmp_path: Path) -> None:
     job = "name: a\nschedule: '@daily'\ntarget: {url: 'https://a.b/', cron: 1}\nqqq: 1\n"
     for line in problems(tmp_path / "jobs.yaml", job):
         assert "did you mean" not in line
 
 
-def test_a_file_full_of_problems_tells_the_first_hundred() -> None:
-    refuse([])
+def test_only_the_first_hundred_problems_are_shown() -> None:
+    raise_problems([])
     with pytest.raises(InvalidDocument) as raised:
-        refuse([f"problem {number}" for number in range(250)])
+        raise_problems([f"problem {number}" for number in range(250)])
     lines = str(raised.value).splitlines()
-    assert lines[0] == "nothing was changed, because of 250 problem(s):"
+    assert lines[0] == "nothing was changed; found 250 problem(s):"
     assert (lines[100], lines[101], len(lines)) == ("problem 99", "and 150 more", 102)
+
+
+@pytest.mark.parametrize("name", ["[a]", "{a: 1}", "null", "7"])
+def test_names_that_are_not_text_are_not_the_same_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "jobs.yaml"
+    job = f"- {{name: {name}, schedule: '@daily', target: {{url: 'https://example.org/'}}}}\n"
+    path.write_text(job * 2)
+    for entry in read_entries(str(path)):
+        assert len(entry.errors) == 1
+        assert entry.file_errors == ()

@@ -1,10 +1,11 @@
-"""Tables that fit, and text that cannot harm a terminal."""
+"""Tables that fit the terminal, and text that is safe to print."""
 
 import json
 import time
 from datetime import UTC, datetime
 from io import StringIO
 from operator import itemgetter
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -12,10 +13,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from wheelsched.cli.commands import tell
 from wheelsched.cli.output import (
     Output,
     cell,
+    due_columns,
     first,
     record,
     rows,
@@ -25,8 +26,10 @@ from wheelsched.cli.output import (
     times_shown,
     watch,
 )
+from wheelsched.cli.shared import print_error
 from wheelsched.client.problems import read_problem
 from wheelsched.errors import ApiUnavailable
+from wheelsched.schedule.explain import DueTime
 
 
 def drawn(output: object, width: int) -> str:
@@ -44,7 +47,7 @@ def test_a_table_fits_the_terminal(width: int) -> None:
 
 
 @given(st.lists(st.text("ab漢字", min_size=1), min_size=1, max_size=8), st.integers(30, 200))
-def test_every_column_stays_and_the_widest_give_way(cells: list[str], width: int) -> None:
+def test_the_widest_columns_shrink_first(cells: list[str], width: int) -> None:
     table = rows([cells], {f"{number}": itemgetter(number) for number in range(len(cells))})
     header, line = drawn(table.text, width).splitlines()
     assert cell_len(header) <= width
@@ -63,17 +66,17 @@ def test_control_characters_and_markup_are_only_shown() -> None:
     assert drawn(cell("[red]a[/red]"), 80).strip() == "[red]a[/red]"
 
 
-def test_neither_a_sentence_nor_an_error_harms_a_terminal(
+def test_control_characters_never_reach_the_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show(sentence(None, "paused \x1b[2Jreport"), as_json=False)
-    tell(read_problem(502, b"a proxy\nsays \x1b]0;no\x07"))
+    print_error(read_problem(502, b"a proxy\nsays \x1b]0;no\x07"))
     said = capsys.readouterr()
     assert said.out == "paused ·[2Jreport\n"
     assert "a proxy\nsays ·]0;no·\n" in said.err
 
 
-def test_nothing_is_a_dash() -> None:
+def test_missing_values_are_shown_as_a_dash() -> None:
     nothing: list[object] = [None, {}, []]
     assert [cell(value).plain for value in nothing] == ["–", "–", "–"]
 
@@ -83,7 +86,7 @@ def test_an_instant_shows_its_milliseconds_only_when_it_has_some() -> None:
     assert shown(datetime(2026, 3, 8, 9, 0, 0, 7_000, tzinfo=UTC)) == "2026-03-08 09:00:00.007Z"
 
 
-def test_times_are_shown_in_the_zone_of_the_machine_where_that_is_asked(
+def test_local_times_are_shown_on_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TZ", "Asia/Kolkata")
@@ -98,6 +101,28 @@ def test_times_are_shown_in_the_zone_of_the_machine_where_that_is_asked(
         time.tzset()
 
 
+def test_due_times_are_shown_in_each_zone_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        noon = datetime(2026, 3, 8, 12, tzinfo=UTC)
+        due = DueTime(utc=noon, local=noon.astimezone(ZoneInfo("Europe/Berlin")))
+
+        def told(timezone: str) -> dict[str, str]:
+            columns = due_columns(timezone)
+            return {name: cell(column(due)).plain for name, column in columns.items()}
+
+        berlin = {"Europe/Berlin": "2026-03-08 13:00:00+01:00"}
+        assert told("UTC") == {"utc": "2026-03-08 12:00:00Z"}
+        assert told("Europe/Berlin") == {"utc": "2026-03-08 12:00:00Z"} | berlin
+        with times_shown(is_local=True):
+            assert told("Europe/Berlin") == {"local": "2026-03-08 17:30:00+05:30"} | berlin
+            assert told("UTC").keys() == {"local", "UTC"}
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 @pytest.mark.parametrize(("limit", "is_cut"), [(2, True), (3, False), (4, False), (None, False)])
 def test_a_list_that_is_cut_says_so(
     capsys: pytest.CaptureFixture[str], limit: int | None, is_cut: bool
@@ -106,11 +131,11 @@ def test_a_list_that_is_cut_says_so(
     show(rows(items, {"name": str}, notes), as_json=True)
     said = capsys.readouterr()
     assert json.loads(said.out) == list("abc")[:limit]
-    assert ("showing 2 of more; raise --limit, or use --all" in said.err) == is_cut
+    assert ("showing the first 2; use --limit or --all to see more" in said.err) == is_cut
 
 
 def test_a_list_is_watched_until_it_is_interrupted() -> None:
-    """An API that is away meanwhile is waited for."""
+    """It keeps trying while the API is unavailable."""
     looks: list[Output | BaseException] = [
         *(sentence(None, "first"), ApiUnavailable("away"), sentence(None, "second")),
         KeyboardInterrupt(),
@@ -128,7 +153,7 @@ def test_a_list_is_watched_until_it_is_interrupted() -> None:
     assert all(word in drawing.getvalue() for word in ("first", "away", "second"))
 
 
-def test_the_first_look_of_a_watch_fails_as_any_other_command() -> None:
+def test_watch_fails_if_the_first_read_fails() -> None:
     def read() -> Output:
         raise ApiUnavailable("away")
 

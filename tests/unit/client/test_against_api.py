@@ -1,4 +1,4 @@
-"""The client against the API itself, and a worker that reports by it."""
+"""The client against the real API, with a worker that reports through it."""
 
 import asyncio
 import time
@@ -59,7 +59,7 @@ def numbered(number: int, **changes: object) -> JobFields:
 
 
 async def armed(api: Api, client: Client) -> Run:
-    """A run that its shard has armed, of a job whose worker is slow."""
+    """An armed run of a job whose worker is slow."""
     due_us = api.now_us // 1_000_000 * 1_000_000 + 60_000_000
     at = datetime.fromtimestamp(due_us // 1_000_000, UTC)
     job = await client.create_job(numbered(1, schedule=at.isoformat(), retry={"max_attempts": 1}))
@@ -94,7 +94,7 @@ async def test_the_life_of_a_job(client: Client) -> None:
         await client.get_job(job.job_id)
 
 
-async def test_mistakes_are_pointed_at(client: Client) -> None:
+async def test_invalid_fields_are_reported_with_pointers(client: Client) -> None:
     with pytest.raises(InvalidRequest) as raised:
         await client.create_job({**JOB, "schedule": "0 99 * * *", "timeout": "never"})
     assert {error.pointer for error in raised.value.errors} == {"/schedule", "/timeout"}
@@ -102,7 +102,7 @@ async def test_mistakes_are_pointed_at(client: Client) -> None:
     assert preview.words
 
 
-async def test_many_jobs_in_chunks_and_back_in_pages(
+async def test_jobs_are_registered_in_chunks_and_listed_in_pages(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [numbered(number) for number in range(24)] + [numbered(24, schedule="?")]
@@ -117,7 +117,7 @@ async def test_many_jobs_in_chunks_and_back_in_pages(
     assert [job.name async for job in client.list_jobs(name="job 3")] == ["job 3"]
 
 
-async def test_the_sync_client_does_the_same(api: Api, url: str) -> None:
+async def test_the_sync_client_matches_the_async_client(api: Api, url: str) -> None:
     def use() -> list[str]:
         with SyncClient(url, api.token) as client:
             job = client.create_job(JOB)
@@ -151,7 +151,7 @@ async def test_tenants_and_tokens(client: Client, url: str) -> None:
             await nobody.list_shards()
 
 
-async def test_the_dead_come_back(api: Api, client: Client) -> None:
+async def test_dead_runs_are_redriven(api: Api, client: Client) -> None:
     run = await armed(api, client)
     await api.settle(run.key, RunState.DEAD, error="no paper")
     (dead,) = [each async for each in client.list_dead(job_id=run.job_id)]
@@ -160,7 +160,7 @@ async def test_the_dead_come_back(api: Api, client: Client) -> None:
     assert (await client.cancel_run(run.run_id)).in_time
 
 
-async def test_a_stale_report_is_a_stale_token(api: Api, client: Client) -> None:
+async def test_a_stale_report_raises_stale_token(api: Api, client: Client) -> None:
     run = await armed(api, client)
     assert run.token is not None
     await client.heartbeat(run.run_id, run.token)

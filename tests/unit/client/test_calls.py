@@ -1,4 +1,4 @@
-"""Every call of the API, by both clients: the address, the body, and the type of the answer."""
+"""Every call of the API by both clients: URL, body and response type."""
 
 import asyncio
 import inspect
@@ -198,6 +198,7 @@ CASES = {
         TOKEN,
         {"name": "a", "scopes": ["read", "write"], "tenant_id": None},
     ),
+    "list_queues": Case(lambda c: c.list_queues(), "GET /api/v1/queues", {"items": []}),
     "revoke_token": Case(lambda c: c.revoke_token("ab"), "DELETE /api/v1/tokens/ab", TOKEN),
 }
 LISTS = {
@@ -239,7 +240,7 @@ def sync_client(server: Server) -> Iterator[SyncClient]:
 
 
 def unquoted(path: str) -> str:
-    """Some loops' servers show a colon as it is, and some not."""
+    """Servers on some event loops decode the colon, others do not."""
     return path.replace(":", "%3A")
 
 
@@ -258,7 +259,7 @@ async def test_a_call(server: Server, client: Client, sync_client: SyncClient, n
 
 
 @pytest.mark.parametrize("name", LISTS)
-async def test_a_list_is_read_to_its_end(
+async def test_a_list_iterates_over_all_pages(
     server: Server, client: Client, sync_client: SyncClient, name: str
 ) -> None:
     case = LISTS[name]
@@ -276,7 +277,7 @@ async def test_a_list_is_read_to_its_end(
     assert await asyncio.to_thread(lambda: list(case.ask(sync_client))) == found
 
 
-async def test_many_jobs_go_in_chunks(
+async def test_many_jobs_are_sent_in_chunks(
     server: Server, client: Client, sync_client: SyncClient
 ) -> None:
     server.replies = [reply({"registered": 2, "refused": 0, "items": []})]
@@ -292,20 +293,18 @@ async def test_many_jobs_go_in_chunks(
     assert len(answered) == 1
 
 
-async def test_large_jobs_go_in_smaller_chunks(server: Server, client: Client) -> None:
+async def test_large_jobs_are_sent_in_smaller_chunks(server: Server, client: Client) -> None:
     server.replies = [reply({"registered": 2, "refused": 0, "items": []})]
     large: JobFields = {**FIELDS, "payload": "x" * (3 << 20)}
     assert len([each async for each in client.create_jobs([large] * 5)]) == 3
 
 
-async def test_nothing_to_register_is_nothing_to_send(server: Server, client: Client) -> None:
+async def test_registering_no_jobs_sends_no_request(server: Server, client: Client) -> None:
     assert [each async for each in client.create_jobs([])] == []
     assert server.seen == []
 
 
-async def test_a_document_of_the_wire_is_as_good_as_a_dictionary(
-    server: Server, client: Client
-) -> None:
+async def test_a_job_document_is_sent_like_a_dictionary(server: Server, client: Client) -> None:
     server.replies = [reply(JOB)]
     document = msgspec.convert(
         {"name": "a", "schedule": msgspec.Raw(b'"@daily"'), "target": {"url": "u"}}, JobDocument
@@ -316,10 +315,8 @@ async def test_a_document_of_the_wire_is_as_good_as_a_dictionary(
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-async def test_what_is_no_number_in_json_is_not_sent(
-    server: Server, client: Client, number: float
-) -> None:
-    """It would be written as null, which is something else."""
+async def test_nan_and_infinity_are_rejected(server: Server, client: Client, number: float) -> None:
+    """msgspec would encode them as null."""
     job: JobFields = {**FIELDS, "payload": {"a/b": [None, {"c": number}], "d": Reading(number)}}
     for ask, place in (
         (client.create_job(job), ""),
@@ -327,7 +324,7 @@ async def test_what_is_no_number_in_json_is_not_sent(
         (client.update_job(JOB_ID, {"payload": job["payload"]}), ""),
         (anext(aiter(client.create_jobs([FIELDS, job]))), "/1"),
     ):
-        with pytest.raises(InvalidRequest, match=f"{number} is no number in JSON") as raised:
+        with pytest.raises(InvalidRequest, match=f"{number} is not a valid JSON number") as raised:
             await ask
         pointers = [error.pointer for error in raised.value.errors]
         assert pointers == [f"{place}/payload/a~1b/1/c", f"{place}/payload/d/value"]
@@ -342,7 +339,7 @@ async def test_null_is_sent(server: Server, client: Client) -> None:
     assert sent["payload"] == {"a": None, "b": [None], "c": 1.5}
 
 
-def test_every_call_is_tried_on_both_clients() -> None:
+def test_every_call_is_tested_on_both_clients() -> None:
     tried = CASES.keys() | LISTS.keys() | {"create_jobs"}
     for kind in (Client, SyncClient):
         methods = {name for name, _ in inspect.getmembers(kind, inspect.isfunction)}

@@ -15,7 +15,7 @@ from wheelsched.errors import ApiUnavailable
     ],
     ids=["nothing", "a page", "no text", "no UTF-8", "nested"],
 )
-def test_an_answer_that_is_no_problem_of_ours_is_an_error_all_the_same(body: bytes) -> None:
+def test_a_response_that_is_not_a_problem_document_is_an_error(body: bytes) -> None:
     error = read_problem(502, body)
     assert isinstance(error, ApiUnavailable)
-    assert str(error).startswith("the answer was 502 Bad Gateway")
+    assert str(error).startswith("unexpected response 502 Bad Gateway")

@@ -1,4 +1,4 @@
-"""What only the sync client has: threads and processes around it."""
+"""Threads and forks, which only the sync client has to deal with."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ def threads_of_clients() -> int:
     return sum(each.name == "wheelsched-client" for each in threading.enumerate())
 
 
-async def test_many_threads_may_ask_at_once(server: Server) -> None:
+async def test_many_threads_may_call_at_once(server: Server) -> None:
     server.replies = [SHARDS]
 
     def ask_all() -> list[object]:
@@ -29,13 +29,13 @@ async def test_many_threads_may_ask_at_once(server: Server) -> None:
     assert threads_of_clients() == 0
 
 
-async def test_a_client_that_was_never_used_has_no_thread(server: Server) -> None:
+async def test_an_unused_client_has_no_thread(server: Server) -> None:
     client = SyncClient(server.url)
     assert threads_of_clients() == 0
     client.close()
 
 
-async def test_a_closed_client_begins_anew(server: Server) -> None:
+async def test_a_closed_client_can_be_used_again(server: Server) -> None:
     server.replies = [SHARDS]
 
     def ask_twice() -> None:
@@ -49,7 +49,7 @@ async def test_a_closed_client_begins_anew(server: Server) -> None:
     assert len(server.seen) == 2
 
 
-async def test_an_error_comes_out_as_it_is(server: Server) -> None:
+async def test_errors_are_raised_unchanged(server: Server) -> None:
     server.replies = [Reply(503)]
 
     def ask() -> None:
@@ -60,15 +60,15 @@ async def test_an_error_comes_out_as_it_is(server: Server) -> None:
         await asyncio.to_thread(ask)
 
 
-def test_a_bad_address_is_refused_at_once() -> None:
+def test_an_invalid_url_is_rejected_at_once() -> None:
     with pytest.raises(InvalidApiUrl):
         SyncClient("nowhere")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-async def test_a_forked_process_asks_by_itself(server: Server) -> None:
-    """As in servers that load an application, perhaps ask something, and then fork."""
+async def test_a_forked_process_starts_its_own_thread(server: Server) -> None:
+    """As in pre-forking servers that call the API before they fork."""
     server.replies = [SHARDS]
 
     def ask_in_a_child() -> int:

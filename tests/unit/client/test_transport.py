@@ -1,4 +1,4 @@
-"""What a client sends, what it sends again, and what it makes of the answers."""
+"""Requests, retries and responses of the client."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def client(server: Server, clock: Unhurried) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_a_call_says_who_asks(server: Server, client: Client) -> None:
+async def test_a_call_carries_the_token(server: Server, client: Client) -> None:
     server.replies = [SHARDS]
     assert (await client.list_shards()).free_partitions == [1]
     (seen,) = server.seen
@@ -48,7 +48,7 @@ async def test_a_call_says_who_asks(server: Server, client: Client) -> None:
     assert "idempotency-key" not in seen.headers
 
 
-async def test_without_a_token_nobody_is_named(server: Server) -> None:
+async def test_without_a_token_no_authorization_header_is_sent(server: Server) -> None:
     server.replies = [SHARDS]
     async with Client(server.url) as client:
         await client.list_shards()
@@ -56,7 +56,7 @@ async def test_without_a_token_nobody_is_named(server: Server) -> None:
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-async def test_what_passes_is_tried_again(
+async def test_transient_errors_are_retried(
     server: Server, client: Client, clock: Unhurried, status: int
 ) -> None:
     server.replies = [Reply(status), Reply(status), SHARDS]
@@ -65,14 +65,14 @@ async def test_what_passes_is_tried_again(
     assert all(0 <= slept <= 400_000_000 for slept in clock.slept_ns)
 
 
-async def test_a_client_does_not_try_forever(server: Server, client: Client) -> None:
+async def test_the_number_of_attempts_is_limited(server: Server, client: Client) -> None:
     server.replies = [Reply(503)]
     with pytest.raises(ApiUnavailable):
         await client.list_shards()
     assert len(server.seen) == 3
 
 
-async def test_a_lost_connection_is_tried_again_with_the_same_key(
+async def test_a_lost_connection_is_retried_with_the_same_key(
     server: Server, client: Client
 ) -> None:
     server.replies = [
@@ -88,24 +88,20 @@ async def test_a_lost_connection_is_tried_again_with_the_same_key(
     assert server.seen[-1].headers["idempotency-key"] != keys[0]
 
 
-async def test_the_api_says_how_long_to_wait(
-    server: Server, client: Client, clock: Unhurried
-) -> None:
+async def test_retry_after_is_honoured(server: Server, client: Client, clock: Unhurried) -> None:
     server.replies = [problem(429, "rate-exceeded", **{"Retry-After": "2"}), SHARDS]
     await client.list_shards()
     assert 2_000_000_000 <= clock.slept_ns[0] <= 2_200_000_000
 
 
-async def test_no_api_makes_a_client_wait_for_hours(
-    server: Server, client: Client, clock: Unhurried
-) -> None:
+async def test_retry_after_is_bounded(server: Server, client: Client, clock: Unhurried) -> None:
     server.replies = [Reply(503, headers={"Retry-After": "86400"}), SHARDS]
     await client.list_shards()
     assert clock.slept_ns[0] == 5_000_000_000
 
 
 @pytest.mark.parametrize("failure", [Reply(503), Reply(is_cut=True)])
-async def test_an_edit_of_a_version_is_not_sent_again_when_it_may_have_arrived(
+async def test_a_versioned_edit_that_may_have_arrived_is_not_retried(
     server: Server, client: Client, failure: Reply
 ) -> None:
     server.replies = [failure]
@@ -117,7 +113,7 @@ async def test_an_edit_of_a_version_is_not_sent_again_when_it_may_have_arrived(
 
 
 @pytest.mark.parametrize("failure", [Reply(503), Reply(is_cut=True)])
-async def test_a_job_that_is_gone_when_its_deletion_is_sent_again_was_deleted(
+async def test_a_retried_deletion_that_gets_404_succeeded(
     server: Server, client: Client, failure: Reply
 ) -> None:
     server.replies = [failure, problem(404, "job-not-found")]
@@ -125,7 +121,7 @@ async def test_a_job_that_is_gone_when_its_deletion_is_sent_again_was_deleted(
     assert len(server.seen) == 2
 
 
-async def test_a_job_that_is_gone_before_is_not_found(server: Server, client: Client) -> None:
+async def test_deleting_a_missing_job_raises_not_found(server: Server, client: Client) -> None:
     server.replies = [problem(429, "rate-exceeded"), problem(404, "job-not-found")]
     with pytest.raises(NotFound):
         await client.delete_job(JOB_ID)
@@ -134,7 +130,7 @@ async def test_a_job_that_is_gone_before_is_not_found(server: Server, client: Cl
         await client.pause_job(JOB_ID)
 
 
-async def test_a_secret_that_was_lost_is_no_success(server: Server, client: Client) -> None:
+async def test_a_lost_secret_is_an_error(server: Server, client: Client) -> None:
     token = {
         "token_id": "ab",
         "tenant_id": str(JOB_ID),
@@ -157,24 +153,24 @@ async def test_a_secret_that_was_lost_is_no_success(server: Server, client: Clie
     server.replies = [Reply(is_cut=True), reply(tenant, 201)]
     with pytest.raises(SecretLost, match=str(JOB_ID)):
         await client.create_tenant(TenantRequest(name="new"))
-    with pytest.raises(SecretLost, match="once more"):
+    with pytest.raises(SecretLost, match="rotate again"):
         await client.rotate_secret(JOB_ID)
 
 
-async def test_nobody_there_is_tried_again_and_then_said(clock: Unhurried) -> None:
+async def test_an_unreachable_api_is_retried_and_then_reported(clock: Unhurried) -> None:
     config = ClientConfig(max_attempts=3)
     async with Client("http://127.0.0.1:1", config=config, clock=clock) as client:
-        with pytest.raises(ApiUnavailable, match="could not be reached"):
+        with pytest.raises(ApiUnavailable, match="the API is unreachable"):
             await client.update_job(JOB_ID, {"name": "new"}, version=3)
     assert len(clock.slept_ns) == 2
 
 
-async def test_an_answer_that_does_not_come_is_given_up(clock: Unhurried) -> None:
+async def test_a_missing_response_times_out(clock: Unhurried) -> None:
     config = ClientConfig(timeout_ms=50, max_attempts=2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         async with Client(url, config=config, clock=clock) as client:
-            with pytest.raises(ApiUnavailable, match="in time"):
+            with pytest.raises(ApiUnavailable, match="timed out"):
                 await client.list_shards()
 
 
@@ -194,7 +190,7 @@ async def test_an_answer_that_does_not_come_is_given_up(clock: Unhurried) -> Non
         (429, "rate-exceeded", errors.TooManyRequests),
     ],
 )
-async def test_each_problem_is_an_error_of_its_own(
+async def test_each_problem_type_maps_to_its_error(
     server: Server, client: Client, status: int, kind: str, error: type[ApiError]
 ) -> None:
     server.replies = [problem(status, kind)]
@@ -204,21 +200,21 @@ async def test_each_problem_is_an_error_of_its_own(
     assert (raised.value.status, raised.value.kind) == (status, kind)
 
 
-async def test_an_error_points_at_every_field(server: Server, client: Client) -> None:
+async def test_an_error_lists_every_invalid_field(server: Server, client: Client) -> None:
     server.replies = [problem(422, "invalid-document", ("/schedule", "no"), ("/name", "blank"))]
     with pytest.raises(errors.InvalidRequest, match="/schedule: no; /name: blank") as raised:
         await client.create_job({"name": "", "schedule": "?", "target": {"url": "x"}})
     assert [field.pointer for field in raised.value.errors] == ["/schedule", "/name"]
 
 
-async def test_the_error_of_somebody_in_between_is_shown(server: Server, client: Client) -> None:
+async def test_an_error_response_of_a_proxy_is_shown(server: Server, client: Client) -> None:
     server.replies = [Reply(403, b"<h1>go away</h1>" * 100)]
     with pytest.raises(errors.NotAllowed, match="403 Forbidden: <h1>go away") as raised:
         await client.list_shards()
     assert len(str(raised.value)) < 300
 
 
-async def test_no_redirect_takes_the_token_elsewhere(server: Server, client: Client) -> None:
+async def test_redirects_are_not_followed(server: Server, client: Client) -> None:
     server.replies = [Reply(307, headers={"Location": server.url + "/elsewhere"}), SHARDS]
     with pytest.raises(InvalidAnswer):
         await client.list_shards()
@@ -226,9 +222,7 @@ async def test_no_redirect_takes_the_token_elsewhere(server: Server, client: Cli
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"<html>", b"\xff", b"[" * 50_000, b'"' * 100_001])
-async def test_an_answer_of_somebody_else_is_an_error(
-    server: Server, client: Client, body: bytes
-) -> None:
+async def test_a_foreign_response_is_an_error(server: Server, client: Client, body: bytes) -> None:
     server.replies = [Reply(200, body)]
     with pytest.raises(InvalidAnswer):
         await client.list_shards()
@@ -247,19 +241,19 @@ async def test_an_answer_of_somebody_else_is_an_error(
         "http://[::1",
     ],
 )
-def test_a_bad_address_is_refused_at_once(url: str) -> None:
+def test_an_invalid_url_is_rejected_at_once(url: str) -> None:
     with pytest.raises(InvalidApiUrl):
         Client(url)
 
 
 @pytest.mark.parametrize("token", ["", "wst_all\n", "wst all", "wst_ä", "wst_\x00"])
-def test_a_token_that_no_header_can_carry_is_refused_at_once(token: str) -> None:
+def test_an_invalid_token_is_rejected_at_once(token: str) -> None:
     with pytest.raises(InvalidApiToken, match="wheelsched token create") as raised:
         Client("http://127.0.0.1:8420", token)
     assert "wst" not in str(raised.value)
 
 
-async def test_an_address_may_have_a_path_and_the_prefix(server: Server) -> None:
+async def test_a_url_may_have_a_path_and_the_prefix(server: Server) -> None:
     server.replies = [SHARDS]
     for written in ("/scheduler", "/scheduler/api/v1/"):
         async with Client(server.url + written) as client:
@@ -267,7 +261,7 @@ async def test_an_address_may_have_a_path_and_the_prefix(server: Server) -> None
     assert [seen.path for seen in server.seen] == ["/scheduler/api/v1/shards"] * 2
 
 
-async def test_the_environment_names_the_api(
+async def test_url_and_token_come_from_the_environment(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WHEELSCHED_URL", server.url)

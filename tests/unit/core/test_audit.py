@@ -1,12 +1,12 @@
-"""What the audit says of a change."""
+"""The audit entry of each kind of change."""
 
 from uuid import UUID
 
 from msgspec import Raw
 
-from wheelsched.core.audit import FEW, asked, changed, registered
-from wheelsched.core.model import Job, RunKey, Target, format_run_id
-from wheelsched.core.spec import Spec
+from wheelsched.core.audit import MAX_LISTED, asked, changed, registered
+from wheelsched.core.model import HttpTarget, Job, RunKey, format_run_id
+from wheelsched.schedule.spec import Spec
 
 
 def job(number: int) -> Job:
@@ -17,7 +17,7 @@ def job(number: int) -> Job:
         schedule=Raw(b'"* * * * *"'),
         spec=Spec(kind="cron", expression="* * * * *"),
         anchor_us=0,
-        target=Target(url="https://example.org/", headers={"authorization": "secret"}),
+        target=HttpTarget(url="https://example.org/", headers={"authorization": "secret"}),
         payload=Raw(b'"secret"'),
         created_at_us=0,
         updated_at_us=0,
@@ -26,10 +26,12 @@ def job(number: int) -> Job:
 
 def test_one_job_is_the_subject_and_many_are_counted() -> None:
     assert registered([job(1)]).subject == str(UUID(int=1))
-    many = registered([job(number) for number in range(FEW)])
-    assert (many.subject, many.detail["count"]) == (f"{FEW} jobs", FEW)
-    assert many.detail["names"] == [f"job {number}" for number in range(FEW)]
-    assert registered([job(number) for number in range(FEW + 1)]).detail == {"count": FEW + 1}
+    many = registered([job(number) for number in range(MAX_LISTED)])
+    assert (many.subject, many.detail["count"]) == (f"{MAX_LISTED} jobs", MAX_LISTED)
+    assert many.detail["names"] == [f"job {number}" for number in range(MAX_LISTED)]
+    assert registered([job(number) for number in range(MAX_LISTED + 1)]).detail == {
+        "count": MAX_LISTED + 1
+    }
 
 
 def test_a_run_is_named_by_its_id() -> None:
@@ -38,7 +40,7 @@ def test_a_run_is_named_by_its_id() -> None:
     assert (entry.verb, entry.subject) == ("run.cancel", format_run_id(key))
 
 
-def test_neither_payload_nor_headers_are_told() -> None:
+def test_neither_payload_nor_headers_are_logged() -> None:
     entry = changed("edit", job(1), is_rescheduled=True)
     assert entry.verb == "job.edit"
     assert "secret" not in str(entry)

@@ -26,12 +26,12 @@ def test_a_quantile_is_never_more_than_the_largest_value() -> None:
     assert observed(1_000_001).quantile(0.5) == 1_000_001
 
 
-def test_what_is_below_zero_counts_as_zero() -> None:
+def test_a_negative_value_counts_as_zero() -> None:
     histogram = observed(-5, -1_000_000)
     assert (histogram.count, histogram.sum_us, histogram.quantile(1)) == (2, 0, 0)
 
 
-def test_what_is_above_the_largest_counts_as_that() -> None:
+def test_a_value_above_the_largest_counts_as_the_largest() -> None:
     histogram = observed(LARGEST_US + 1, LARGEST_US * 9, 3)
     assert (histogram.count, histogram.max_us) == (3, LARGEST_US)
     assert histogram.sum_us == 2 * LARGEST_US + 3
@@ -39,8 +39,8 @@ def test_what_is_above_the_largest_counts_as_that() -> None:
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1])
-def test_a_share_is_a_part_of_the_whole(share: float) -> None:
-    with pytest.raises(ValueError, match="between 0 and 1"):
+def test_a_share_outside_0_to_1_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match="expected 0 to 1"):
         Histogram().quantile(share)
 
 

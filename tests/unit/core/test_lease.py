@@ -1,15 +1,17 @@
 import pytest
 
-from wheelsched.core.duration import SECOND
-from wheelsched.core.lease import LeaseTerms, Look, Trust, Watch
+from wheelsched.core.lease import LeaseTerms, LeaseWatch, Observation, Trust
 from wheelsched.errors import InvalidLeaseTerms
+from wheelsched.values.duration import SECOND
 
 TERMS = LeaseTerms(ttl_us=5 * SECOND, margin_us=SECOND)
 
 
-def look(at_s: float, *, renewals: int = 1, is_expired: bool = True, took_s: float = 0) -> Look:
+def look(
+    at_s: float, *, renewals: int = 1, is_expired: bool = True, took_s: float = 0
+) -> Observation:
     sent_us = int(at_s * SECOND)
-    return Look(
+    return Observation(
         renewals=renewals,
         is_expired=is_expired,
         sent_us=sent_us,
@@ -17,8 +19,8 @@ def look(at_s: float, *, renewals: int = 1, is_expired: bool = True, took_s: flo
     )
 
 
-def watched(*looks: Look) -> Watch:
-    watch = Watch.begin(looks[0])
+def watched(*looks: Observation) -> LeaseWatch:
+    watch = LeaseWatch.begin(looks[0])
     for further in looks[1:]:
         watch = watch.after(further, TERMS)
     return watch
@@ -75,8 +77,8 @@ def test_a_lease_that_has_not_expired_may_not_be_taken() -> None:
     assert not watch.may_take_over(TERMS)
 
 
-def test_a_jump_of_the_databases_clock_robs_nobody() -> None:
-    """Every row looks expired, but its shard goes on renewing."""
+def test_a_jump_of_the_database_clock_causes_no_takeover() -> None:
+    """Every row looks expired, but its shard still renews it."""
     looks = [look(at_s, renewals=at_s) for at_s in range(20)]
     for seen in range(1, 20):
         assert not watched(*looks[:seen]).may_take_over(TERMS)
@@ -89,12 +91,12 @@ def test_a_renewal_starts_the_watch_again() -> None:
 
 
 def test_the_time_that_the_looks_took_does_not_count() -> None:
-    """Between reading and reading there may be less than between sending and receiving."""
+    """The time between two readings may be shorter than between sending and receiving."""
     assert not watched(look(0, took_s=2), look(5), look(6.9)).may_take_over(TERMS)
     assert watched(look(0, took_s=2), look(5), look(7)).may_take_over(TERMS)
 
 
 def test_a_candidate_that_saw_nothing_for_one_ttl_begins_again() -> None:
-    """Postgres was away for a minute: nobody could renew, and nobody is taken over for it."""
+    """Postgres was unreachable for a minute: no shard could renew, and none is taken over."""
     assert not watched(look(0), look(60)).may_take_over(TERMS)
     assert watched(look(0), look(60), look(63), look(65)).may_take_over(TERMS)

@@ -35,7 +35,7 @@ def estimated(*samples: ClockSample) -> OffsetEstimate:
 
 
 def error_ns(estimate: OffsetEstimate) -> int:
-    """How far off it says that it may be, at most, if it is not further off than that."""
+    """The maximum reported error. Asserts that the true error never exceeds it."""
     error_ns = estimate.error_ns(estimate.bounds.at_ns)
     assert abs(estimate.offset_ns - OFFSET_NS) <= error_ns
     return error_ns
@@ -54,7 +54,7 @@ def test_the_error_grows_with_age_by_the_drift() -> None:
     estimate, bounds = estimated(sample(0)), sample(0).bounds
     grown_ns = estimate.error_ns(bounds.at_ns + 90 * SECOND) - estimate.error_ns(bounds.at_ns)
     assert grown_ns == 90 * SECOND // DRIFT_PARTS == 100 * MS
-    assert bounds.grown(bounds.at_ns + 90 * SECOND).high_ns == bounds.high_ns + 100 * MS + 1
+    assert bounds.widened(bounds.at_ns + 90 * SECOND).high_ns == bounds.high_ns + 100 * MS + 1
 
 
 def test_a_short_round_trip_outlives_longer_ones() -> None:
@@ -78,7 +78,7 @@ def test_two_that_were_held_up_on_different_ways_tell_it_as_well_as_one_that_was
 
 
 def drifting(parts: float) -> OffsetEstimate:
-    """After a hundred seconds of a clock that goes too fast, read over ways that hold up much."""
+    """The estimate after 100 s with a fast clock and long delays."""
     ways = [(MS // 10, 8 * MS), (8 * MS, MS // 10), (5 * MS, 5 * MS)]
     return estimated(
         *(
@@ -112,12 +112,12 @@ def test_one_that_drifts_faster_is_followed_from_close_by(direction: int) -> Non
 
 def test_a_single_long_round_trip_moves_nothing() -> None:
     first, long = sample(1), sample(2, there_ns=30 * SECOND, back_ns=30 * SECOND)
-    assert estimated(first, long).bounds == first.bounds.grown(long.received_ns)
+    assert estimated(first, long).bounds == first.bounds.widened(long.received_ns)
     assert estimated(first, long).offset_ns == first.bounds.offset_ns
 
 
-def test_what_is_held_up_on_the_way_back_again_and_again_moves_little() -> None:
-    """On a loop with much to do, that is most samples."""
+def test_repeatedly_delayed_responses_move_the_estimate_little() -> None:
+    """On a busy event loop, most samples are like this."""
     first = sample(1, there_ns=MS // 10, back_ns=MS // 10)
     held_up = [sample(2 + n / 4, there_ns=MS // 10, back_ns=9 * MS) for n in range(40)]
     assert abs(estimated(first, *held_up).offset_ns - OFFSET_NS) < MS // 5
@@ -134,7 +134,7 @@ def test_a_shorter_round_trip_takes_the_place_of_a_longer_one_and_of_an_old_one(
 
 @pytest.mark.parametrize("parts", [2e-6, -2e-6, 15e-6, -15e-6])
 def test_clocks_of_two_hosts_are_followed_from_the_middle(parts: float) -> None:
-    """An estimate that did not grow old would end at the bound that the drift pushes it to."""
+    """An estimate that did not age would end at the bound, because of drift."""
     estimate = estimated(
         *(sample(at_s, offset_ns=OFFSET_NS + int(at_s * SECOND * parts)) for at_s in range(1_000))
     )

@@ -1,7 +1,6 @@
 import msgspec
 import pytest
 
-from wheelsched.core.duration import MAX_DURATION_US, SECOND
 from wheelsched.core.outcome import (
     MAX_ERROR_LENGTH,
     Accepted,
@@ -15,6 +14,7 @@ from wheelsched.core.outcome import (
     parse_retry_after,
     reported,
 )
+from wheelsched.values.duration import MAX_DURATION_US, SECOND
 
 NOW_US = 784_111_777 * SECOND  # Sun, 06 Nov 1994 08:49:37 GMT, the example of RFC 9110
 
@@ -74,13 +74,13 @@ def test_every_status_has_exactly_one_outcome() -> None:
     assert retried == {408, 425, 429} | set(range(500, 600))
 
 
-def test_the_error_says_what_the_worker_answered() -> None:
+def test_the_error_contains_the_worker_response() -> None:
     outcome = classify(503, now_us=NOW_US, detail="database is away")
     assert isinstance(outcome, Failed)
-    assert outcome.error == "the worker answered 503 Service Unavailable: database is away"
+    assert outcome.error == "the worker responded with 503 Service Unavailable: database is away"
     unknown = classified(599)
     assert isinstance(unknown, Failed)
-    assert unknown.error == "the worker answered 599"
+    assert unknown.error == "the worker responded with 599"
 
 
 def test_the_error_can_be_kept_by_any_store() -> None:
@@ -122,7 +122,7 @@ def test_retry_after_is_seconds_or_a_date(value: str, wait_us: int) -> None:
     ["", "soon", "-1", "+5", "1.5", "١", "Sun, 06 Foo 1994 08:49:37 GMT",
      "Sun, 99 Nov 1994 08:49:37 GMT", "Mon, 01 Jan 99999 00:00:00 GMT", "\x00", "x" * 1_000_000],
 )  # fmt: skip
-def test_what_is_no_retry_after_asks_for_nothing(value: str) -> None:
+def test_an_invalid_retry_after_is_ignored(value: str) -> None:
     assert parse_retry_after(value, NOW_US) is None
 
 

@@ -1,5 +1,5 @@
-from wheelsched.core.duration import SECOND
 from wheelsched.core.overdue import Lateness, Unarmed, lateness_of
+from wheelsched.values.duration import SECOND
 
 NOW_US = 1_000 * SECOND
 
@@ -14,12 +14,11 @@ def test_the_oldest_of_all_partitions_counts() -> None:
     assert late == Lateness(40 * SECOND, 7 * SECOND)
     assert late.is_alarming
     assert str(late) == (
-        "the oldest timer that is not armed was due 40 s ago, "
-        "the oldest retry that is not armed was due 7 s ago"
+        "the oldest unarmed timer was due 40 s ago, the oldest unarmed retry was due 7 s ago"
     )
 
 
-def test_what_is_still_to_come_is_not_late() -> None:
+def test_a_future_due_time_is_not_late() -> None:
     late = lateness_of([Unarmed(0, NOW_US + SECOND, NOW_US + 1)], NOW_US)
     assert late == Lateness()
     assert not late.is_alarming

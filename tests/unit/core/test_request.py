@@ -4,13 +4,15 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from wheelsched.core.duration import DAY, HOUR, MILLISECOND, SECOND
-from wheelsched.core.model import Job, Lane, Run, RunKey, RunState, Target, Trigger
-from wheelsched.core.overlap import Fire, Queue, decide
-from wheelsched.core.policy import OnOverlap, OverlapPolicy
+from wheelsched.core.model import HttpTarget, Job, Lane, Run, RunKey, RunState, Trigger
+from wheelsched.core.policies.overlap import Fire, Queue, decide
+from wheelsched.core.policies.policy import OnOverlap, OverlapPolicy
 from wheelsched.core.request import MAX_BACKFILL, backfill, count_backfill, retry, trigger
-from wheelsched.core.schedule import Schedule, compile_schedule, parse
 from wheelsched.errors import BackfillTooLarge, IllegalMove, InvalidField
+from wheelsched.schedule.compile import compile_schedule
+from wheelsched.schedule.parse import parse
+from wheelsched.schedule.spec import Schedule
+from wheelsched.values.duration import DAY, HOUR, MILLISECOND, SECOND
 
 MIDNIGHT = 1_794_787_200 * SECOND  # 2026-11-16T00:00:00Z
 NOW_US = MIDNIGHT + 10 * HOUR + 123
@@ -29,7 +31,7 @@ def registered(written: str) -> tuple[Job, Schedule]:
         schedule=Raw(b'"' + written.encode() + b'"'),
         spec=spec,
         anchor_us=MIDNIGHT,
-        target=Target(url="https://example.org/hook"),
+        target=HttpTarget(url="https://example.org/hook"),
         created_at_us=MIDNIGHT,
         updated_at_us=MIDNIGHT,
     )
@@ -61,7 +63,7 @@ def test_a_backfill_has_a_run_for_each_due_time_of_its_range() -> None:
     assert all(run.due_us >= NOW_US for run in runs)
 
 
-def test_the_preview_counts_what_the_backfill_fills() -> None:
+def test_the_preview_counts_the_runs_of_the_backfill() -> None:
     job, schedule = hourly()
     for until_us in (MIDNIGHT + 1, MIDNIGHT + HOUR, MIDNIGHT + HOUR + 1, MIDNIGHT + 10 * HOUR):
         runs = backfill(job, schedule, MIDNIGHT, until_us, NOW_US)
@@ -121,13 +123,13 @@ def test_a_retry_by_a_person_begins_anew_in_the_late_lane() -> None:
 
 
 @pytest.mark.parametrize("state", [RunState.ARMED, RunState.RUNNING, RunState.RETRYING])
-def test_a_retry_of_what_is_being_tried_changes_nothing(state: RunState) -> None:
+def test_a_retry_of_an_unfinished_run_changes_nothing(state: RunState) -> None:
     run = replace(dead_run(), state=state, finished_at_us=None)
     assert retry(run, NOW_US) is run
 
 
 @pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.SKIPPED])
-def test_what_succeeded_or_was_skipped_is_not_retried(state: RunState) -> None:
+def test_a_succeeded_or_skipped_run_is_not_retried(state: RunState) -> None:
     with pytest.raises(IllegalMove):
         retry(replace(dead_run(), state=state), NOW_US)
 

@@ -1,4 +1,4 @@
-"""The full product of states and events, written out: a table here against the table there."""
+"""All combinations of states and events: an independent table against the one in the source."""
 
 import pytest
 
@@ -114,14 +114,14 @@ def test_every_event_in_every_state_of_a_job(
 
 
 def test_an_illegal_move_names_the_state_and_the_event() -> None:
-    with pytest.raises(IllegalMove, match="a run that is succeeded cannot meet the event 'arm'"):
+    with pytest.raises(IllegalMove, match="'arm' is not allowed for a run that is succeeded"):
         move_run(RunState.SUCCEEDED, RunEvent.ARM)
-    with pytest.raises(IllegalMove, match=r"a job that does not exist cannot meet .* 'pause'"):
+    with pytest.raises(IllegalMove, match=r"'pause' is not allowed for a job that does not exist"):
         move_job(None, JobEvent.PAUSE)
 
 
 def states_before(event: RunEvent) -> set[RunState]:
-    """The states in which an event has work to do. A replay meets none of them."""
+    """The states that an event changes. A replay changes none."""
     return {state for state, moved_by in RUN_MOVES if moved_by is event and state}
 
 
@@ -136,7 +136,7 @@ def test_every_unfinished_run_can_be_cancelled_and_taken_over() -> None:
     assert states_before(RunEvent.TAKE_OVER) == UNFINISHED_STATES
 
 
-def test_a_replay_is_no_error_and_has_nothing_to_write() -> None:
+def test_a_replay_is_allowed_and_writes_nothing() -> None:
     for state, event in RUN_REPLAYS:
         assert move_run(state, event) is state
         assert state not in states_before(event)
@@ -148,7 +148,7 @@ def test_running_is_written_for_a_worker_that_accepted_and_for_nothing_else() ->
 
 
 def test_a_late_answer_counts_until_another_attempt_is_armed() -> None:
-    """The token of the attempt that timed out is still the latest: its work is not done twice."""
+    """The token of the timed-out attempt is still the latest, so its success ends the run."""
     timed_out = move_run(RunState.RUNNING, RunEvent.FAIL)
     assert move_run(timed_out, RunEvent.SUCCEED) is RunState.SUCCEEDED
     assert move_run(timed_out, RunEvent.DIE) is RunState.DEAD

@@ -38,6 +38,6 @@ def test_a_counter_never_runs_into_the_next_epoch() -> None:
 
 
 @pytest.mark.parametrize("token", [-1, MAX_TOKEN + 1])
-def test_what_is_no_bigint_is_no_token(token: int) -> None:
+def test_a_token_must_be_a_bigint(token: int) -> None:
     with pytest.raises(TokenOutOfRange):
         split_token(token)

@@ -1,4 +1,4 @@
-"""The world that most tests of the pipeline live in: in virtual time, on the daemon's loop."""
+"""The world of most tests of the pipeline: in virtual time, on the daemon's loop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -1,4 +1,4 @@
-"""Workers of the pipeline's world, each with a temper: handlers for `World.handler`."""
+"""Workers for the pipeline's world: handlers for `World.handler`."""
 
 from collections.abc import Sequence
 
@@ -17,20 +17,20 @@ async def gone(_: Route, callbacks: Sequence[Callback]) -> Sequence[Outcome]:
 
 
 class Failing:
-    """A worker that fails so often, and then succeeds."""
+    """A worker that fails this many times, and then succeeds."""
 
     def __init__(self, times: int) -> None:
-        self.left = times
+        self.orphans = times
 
     async def __call__(self, _: Route, callbacks: Sequence[Callback]) -> Sequence[Outcome]:
-        self.left -= 1
-        if self.left >= 0:
+        self.orphans -= 1
+        if self.orphans >= 0:
             return [Failed(error="not today", http_status=503)] * len(callbacks)
         return [Succeeded(http_status=200)] * len(callbacks)
 
 
 class Slow:
-    """A worker that takes so many seconds."""
+    """A worker that takes this many seconds."""
 
     def __init__(self, world: World, seconds: float) -> None:
         self._world = world

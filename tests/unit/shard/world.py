@@ -1,4 +1,4 @@
-"""A world for the pipeline: any number of shards on one store in memory, in virtual time."""
+"""A world for the pipeline: any number of shards on one in-memory store, in virtual time."""
 
 import asyncio
 from collections import Counter
@@ -10,41 +10,46 @@ from typing import Self
 from uuid import UUID
 
 from msgspec import Raw
-from tests.unit.shard.line import Line
+from tests.unit.shard.store_link import StoreLink
 
-from wheelsched.api.drafts import judge_draft
 from wheelsched.clock import DatabaseClock
 from wheelsched.config import ShardConfig
-from wheelsched.core.compile import compile_schedule
-from wheelsched.core.duration import SECOND
-from wheelsched.core.egress import NO_EXCEPTIONS
-from wheelsched.core.model import Job, Run, RunKey, RunState, Target
+from wheelsched.core.model import HttpTarget, Job, QueueTarget, Run, RunKey, RunState
 from wheelsched.core.offset import ClockSample
 from wheelsched.core.outcome import Outcome
-from wheelsched.core.registration import parse
+from wheelsched.core.targets.egress import NO_EXCEPTIONS
+from wheelsched.delivery.dispatchers import Dispatchers
+from wheelsched.delivery.queue.dispatcher import QueueDispatcher
+from wheelsched.jobs.drafts import judge_draft
 from wheelsched.ports import Callback, Caller, Registration, Route, Tenant
-from wheelsched.shard.service import Shard, Surroundings
+from wheelsched.schedule.compile import compile_schedule
+from wheelsched.schedule.parse import parse
+from wheelsched.shard.service import Environment, Shard
 from wheelsched.testing import MemoryStore, VirtualClock
 from wheelsched.testing.dispatcher import Handler, MemoryDispatcher, succeed
+from wheelsched.values.duration import SECOND
 
 START_US = 1_800_000_000 * SECOND  # a full minute, and hour
 
 
 class World:
-    """Told in seconds since the start."""
+    """Times are in seconds since the start."""
 
     def __init__(self, seed: int = 0) -> None:
         self.clock = VirtualClock(10**15)
         self._started_ns = self.clock.now_ns()
         self.store = MemoryStore(self.now_us)
-        self.line = Line(self.store)
+        self.link = StoreLink(self.store)
         self.random = Random(seed)
         self.dispatcher = MemoryDispatcher(self.clock, self._handle)
         self.handler: Handler = succeed
+        self.config = ShardConfig()
         self.arrived: list[tuple[float, Callback]] = []
         self.tenant_id = UUID(int=1)
         self.caller = Caller(self.tenant_id, "test")
         self.shards: dict[str, tuple[Shard, asyncio.Task[None]]] = {}
+        self.links: dict[str, StoreLink] = {}  # of each shard
+        self.queues: dict[str, QueueDispatcher] = {}  # of each shard
 
     def now_us(self) -> int:
         return START_US + (self.clock.now_ns() - self._started_ns) // 1_000
@@ -68,16 +73,18 @@ class World:
 
     def start(self, name: str = "a", config: ShardConfig | None = None) -> Shard:
         """Starts a shard."""
-        around = Surroundings(
-            stores=self.line,
-            listen=self.line.listen,
-            judge=partial(judge_draft, rules=NO_EXCEPTIONS),
-            dispatcher=self.dispatcher,
+        link = self.links[name] = self.link.for_process()
+        queues = self.queues[name] = QueueDispatcher(self.clock)
+        around = Environment(
+            stores=link,
+            listen=link.listen,
+            validate=partial(judge_draft, rules=NO_EXCEPTIONS),
+            dispatcher=Dispatchers(self.dispatcher, queues),
             machine=self.clock,
             clock=DatabaseClock(self.clock, self._sample()),
             random=self.random,
         )
-        shard = Shard(around, config or ShardConfig())
+        shard = Shard(around, config or self.config)
         self.shards[name] = (shard, asyncio.get_running_loop().create_task(shard.run()))
         return shard
 
@@ -86,15 +93,20 @@ class World:
         return ClockSample(sent_ns=now_ns, database_us=self.now_us(), received_ns=now_ns)
 
     async def kill(self, name: str = "a") -> None:
-        """Ends a shard as a crash does: its lease stays."""
+        """Ends a shard as the loss of its machine does: its lease and its connections stay."""
         _, task = self.shards.pop(name)
         task.cancel()
         await asyncio.wait([task])
         if not task.cancelled():
             task.result()
 
+    async def crash(self, name: str = "a") -> None:
+        """Ends a process: its lease stays, and the kernel closes its connections."""
+        await self.kill(name)
+        self.links[name].connection.close()
+
     async def stop(self, name: str = "a") -> None:
-        """Asks a shard to stop, and sees it go."""
+        """Asks a shard to stop, and waits for its end."""
         shard, task = self.shards.pop(name)
         shard.stop()
         while not task.done():
@@ -132,8 +144,10 @@ class World:
         spec = parse(schedule, timezone="UTC", now_us=now_us)
         url = fields.pop("url", "http://worker.example/hook")
         batch = fields.pop("batch", 1)
+        queue = fields.pop("queue", None)
         assert isinstance(url, str)
         assert isinstance(batch, int)
+        assert queue is None or isinstance(queue, QueueTarget)
         job = Job(
             job_id=UUID(int=self.random.getrandbits(128), version=4),
             tenant_id=caller.tenant_id,
@@ -141,12 +155,12 @@ class World:
             schedule=Raw(b'"' + schedule.encode() + b'"'),
             spec=spec,
             anchor_us=now_us,
-            target=Target(url=url, batch=batch),
+            target=queue or HttpTarget(url=url, batch=batch),
             created_at_us=now_us,
             updated_at_us=now_us,
             **fields,  # type: ignore[arg-type]
         )
-        fields |= {"url": url, "batch": batch}
+        fields |= {"url": url, "batch": batch, "queue": queue}
         first_us = compile_schedule(spec, job.job_id, now_us).next_after(now_us)
         return Registration(job, first_us)
 

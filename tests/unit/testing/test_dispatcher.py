@@ -4,13 +4,13 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from wheelsched.core.model import RunKey, Target, Trigger
+from wheelsched.core.model import HttpTarget, RunKey, Trigger
 from wheelsched.core.outcome import Failed, Outcome, Succeeded
 from wheelsched.ports import Callback, Dispatcher, Route
 from wheelsched.testing import MemoryDispatcher, VirtualClock
 
 TENANT_ID = uuid4()
-TARGET = Target(url="https://example.org/hooks", batch=10)
+TARGET = HttpTarget(url="https://example.org/hooks", batch=10)
 SECOND_NS = 10**9
 
 
@@ -38,7 +38,7 @@ def sending(
     return dispatcher.send(route, batch, lambda: may_begin)
 
 
-async def test_it_notes_what_was_sent_and_when() -> None:
+async def test_it_records_every_request_with_its_time() -> None:
     clock = VirtualClock(5)
     dispatcher = MemoryDispatcher(clock)
     outcomes = await sending(dispatcher, callback(1), callback(2))
@@ -50,7 +50,7 @@ async def test_it_notes_what_was_sent_and_when() -> None:
     assert [callback.scheduled_us for callback in sent.callbacks] == [1, 2]
 
 
-async def test_what_is_not_to_begin_is_not_sent() -> None:
+async def test_a_request_that_begin_refuses_is_not_sent() -> None:
     dispatcher = MemoryDispatcher(VirtualClock())
     assert await sending(dispatcher, callback(1), may_begin=False) is None
     assert dispatcher.sent == []
@@ -71,7 +71,7 @@ async def test_a_handler_takes_its_time_on_the_clock() -> None:
     assert await task == [Failed(error="no paper")]
 
 
-async def test_a_handler_that_hangs_is_left_at_the_longest_timeout() -> None:
+async def test_a_hanging_handler_times_out_at_the_longest_timeout() -> None:
     clock = VirtualClock()
 
     async def hang(route: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
@@ -83,15 +83,15 @@ async def test_a_handler_that_hangs_is_left_at_the_longest_timeout() -> None:
     assert not task.done()
     await clock.advance(1)
     assert task.done()
-    assert await task == [Failed(error="the worker did not answer before the timeout")] * 2
+    assert await task == [Failed(error="the worker did not respond before the timeout")] * 2
 
 
-async def test_what_a_handler_raises_is_a_lost_connection() -> None:
+async def test_an_exception_in_a_handler_is_a_lost_connection() -> None:
     async def fail(route: Route, callbacks: Sequence[Callback]) -> list[Outcome]:
         raise ConnectionResetError
 
     outcomes = await sending(MemoryDispatcher(VirtualClock(), fail), callback(1))
-    assert outcomes == [Failed(error="the connection was lost before the worker had answered")]
+    assert outcomes == [Failed(error="the connection was lost before the worker responded")]
 
 
 async def test_cancellation_passes_through_and_stops_the_handler() -> None:
@@ -117,5 +117,5 @@ async def test_cancellation_passes_through_and_stops_the_handler() -> None:
 def test_it_is_a_dispatcher_with_one_route_for_each_target() -> None:
     dispatcher: Dispatcher = MemoryDispatcher(VirtualClock())
     route = dispatcher.route(TENANT_ID, TARGET)
-    assert dispatcher.route(TENANT_ID, Target(url=TARGET.url, batch=10)) is route
+    assert dispatcher.route(TENANT_ID, HttpTarget(url=TARGET.url, batch=10)) is route
     assert dispatcher.route(uuid4(), TARGET) is not route

@@ -37,6 +37,7 @@ def allocated_by(fill: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.proof
 def test_bytes_for_each_timer() -> None:
     deadlines = spread(TIMERS)
     keys = array("q", range(TIMERS))
@@ -63,6 +64,7 @@ def test_bytes_for_each_timer() -> None:
     assert by_handle().stats().bytes / TIMERS <= 40
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", [Wheel, KeyedWheel])
 def test_memory_is_steady_over_a_hundred_fills_and_drains(kind: Any) -> None:
     wheel = kind()

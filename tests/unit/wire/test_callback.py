@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wheelsched.core.model import Trigger
-from wheelsched.core.spec import END_US
+from wheelsched.schedule.spec import END_US
 from wheelsched.wire.callback import (
     BatchAnswer,
     BatchElement,
@@ -46,11 +46,11 @@ def test_an_element_has_the_fields_of_the_contract_in_their_order() -> None:
     )
 
 
-def test_what_a_dispatcher_writes_a_worker_reads() -> None:
+def test_a_worker_decodes_what_the_dispatcher_encodes() -> None:
     assert decode_elements(b"[" + encode_element(ELEMENT) + b"]") == [ELEMENT]
 
 
-def test_what_a_worker_answers_a_dispatcher_reads() -> None:
+def test_the_dispatcher_decodes_what_a_worker_encodes() -> None:
     answers = [
         BatchAnswer(run_id="a", ok=True),
         BatchAnswer(run_id="b", ok=False, error="no paper", retry=False),
@@ -62,19 +62,19 @@ def test_what_a_worker_answers_a_dispatcher_reads() -> None:
     assert read_answers(written) == {answer.run_id: answer for answer in answers}
 
 
-def test_an_answer_may_say_more_than_is_asked_and_spell_nothing_as_null() -> None:
+def test_a_result_may_have_unknown_and_null_fields() -> None:
     assert read_answers(b'[{"run_id":"a","ok":true,"error":null,"retry":null,"took":3}]') == {
         "a": BatchAnswer(run_id="a", ok=True)
     }
 
 
-def test_what_is_no_answer_names_no_run_and_spoils_no_other() -> None:
+def test_malformed_results_are_ignored() -> None:
     body = b'[1, null, {"ok":true}, {"run_id":"b","ok":"yes"}, {"run_id":"a","ok":true}]'
     assert read_answers(body) == {"a": BatchAnswer(run_id="a", ok=True)}
 
 
 @pytest.mark.parametrize("oks", [("true", "false"), ("false", "true")])
-def test_of_a_run_that_is_named_twice_the_failure_counts(oks: tuple[str, str]) -> None:
+def test_a_failure_wins_if_a_run_is_named_twice(oks: tuple[str, str]) -> None:
     body = ",".join(f'{{"run_id":"a","ok":{ok}}}' for ok in oks)
     assert read_answers(f"[{body}]".encode()) == {"a": BatchAnswer(run_id="a", ok=False)}
 
@@ -82,11 +82,11 @@ def test_of_a_run_that_is_named_twice_the_failure_counts(oks: tuple[str, str]) -
 @pytest.mark.parametrize(
     "body", [b"", b"ok", b"{}", b"null", b"[", b'[{"run_id":"a"', b"\xff", b"[]x"]
 )
-def test_what_is_no_array_answers_nothing(body: bytes) -> None:
+def test_a_body_that_is_not_an_array_has_no_results(body: bytes) -> None:
     assert read_answers(body) is None
 
 
-def test_the_key_of_a_batch_is_that_of_its_set() -> None:
+def test_the_batch_key_does_not_depend_on_the_order() -> None:
     assert batch_key(["a", "b"]) == batch_key(["b", "a"])
     assert batch_key(["a", "b"]) != batch_key(["a"])
     assert batch_key(["ab", "c"]) != batch_key(["a", "bc"])
@@ -111,18 +111,18 @@ def test_instants_are_read_back(instant_us: int) -> None:
     assert read_instant(write_instant(instant_us)) == instant_us
 
 
-def test_a_plain_name_is_written_as_it_is() -> None:
+def test_a_plain_name_is_not_encoded() -> None:
     assert write_name("weekly-report_1/a:b") == "weekly-report_1/a:b"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_every_name_goes_through_a_header(name: str) -> None:
+def test_every_name_survives_a_header(name: str) -> None:
     written = write_name(name)
     assert all("!" <= character <= "~" for character in written)
     assert read_name(written) == name
 
 
-def test_an_answer_that_is_no_text_names_no_run() -> None:
+def test_a_body_that_is_not_utf8_has_no_results() -> None:
     answers = read_answers(b'[{"run_id": "a", "ok": true}, {"run_id": "b\xd7", "ok": true}]')
     assert answers is not None
     assert answers.keys() == {"a"}

@@ -11,7 +11,7 @@ KEYS = st.binary(min_size=24, max_size=64)
 
 
 @given(KEYS)
-def test_a_secret_is_read_as_it_was_written_with_its_padding_or_without(key: bytes) -> None:
+def test_a_secret_is_read_with_and_without_padding(key: bytes) -> None:
     secret = write_secret(key)
     assert secret.startswith("whsec_")
     assert read_secret(secret) == read_secret(secret.rstrip("=")) == key
@@ -29,6 +29,6 @@ def test_a_secret_is_read_as_it_was_written_with_its_padding_or_without(key: byt
         "whsec_" + b64encode(b"k" * 65).decode(),
     ],
 )
-def test_what_is_no_secret_is_refused(secret: str) -> None:
+def test_an_invalid_secret_is_rejected(secret: str) -> None:
     with pytest.raises(InvalidSecret):
         read_secret(secret)

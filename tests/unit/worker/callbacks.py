@@ -1,4 +1,4 @@
-"""Callbacks as the dispatcher would send them, signed by an implementation that is not ours."""
+"""Callbacks like those of the dispatcher, signed by an independent implementation."""
 
 import base64
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ def signed(
 def signed_values(
     webhook_id: str, headers: Mapping[str, str], *, at_s: int = NOW_S, secret: str = SECRET
 ) -> dict[str, str]:
-    """The signature of what the headers say of a run."""
+    """The signature of the run headers."""
     values = "\n".join(headers.get(f"wheelsched-{name}", "") for name in SIGNED)
     at = datetime.fromtimestamp(at_s, UTC)
     return {"wheelsched-signature": Webhook(secret).sign(webhook_id, at, values)}
@@ -64,7 +64,7 @@ def single(
     headers: Mapping[str, str] | None = None,
     at_s: int = NOW_S,
 ) -> Request:
-    """A request of one run: its key, id and due time follow from the number. All is signed."""
+    """A signed request with one run. Its key, id and due time follow from the number."""
     key = f"{JOB_ID}:{number}"
     written = {
         "idempotency-key": key,
@@ -116,7 +116,7 @@ def make_worker(
     clock: VirtualClock | None = None,
     config: WorkerConfig | None = None,
 ) -> Worker:
-    """A worker whose time of day is that of the requests here."""
+    """A worker whose wall clock matches the requests here."""
     return Worker(
         [SECRET],
         deduplicate=deduplicate,

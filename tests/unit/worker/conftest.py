@@ -4,13 +4,13 @@ import asyncpg
 import pytest
 from tests.postgres import Connect
 
-from wheelsched.store.connection import Connection
+from wheelsched.store.connections.connection import Connection
 from wheelsched.worker.postgres import Pool
 
 
 @pytest.fixture
 async def observer(empty_database: str, connect: Connect) -> Connection:
-    """Sees what is committed in the user's database."""
+    """A connection that reads what is committed in the user's database."""
     return await connect(empty_database, search_path="public")
 
 

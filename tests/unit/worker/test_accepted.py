@@ -1,4 +1,4 @@
-"""Runs that go on after their answer, in virtual time."""
+"""Runs that continue after a 202, in virtual time."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ TIMEOUT = {"wheelsched-timeout-ms": "30000"}
 
 
 class Heard:
-    """What the API is told. `answers` is what it answers to the next calls; then all is well."""
+    """Records the reports. `answers` are the results of the next calls; later calls succeed."""
 
     def __init__(self, *answers: Exception | None) -> None:
         self.calls: list[tuple[object, ...]] = []
@@ -41,7 +41,7 @@ class Heard:
 
 
 class Shift:
-    """A worker with one long job whose end the test decides."""
+    """A worker with one long job that the test ends."""
 
     def __init__(self, heard: Heard, config: WorkerConfig | None = None) -> None:
         self.clock = VirtualClock(NOW_S * SECOND_NS)
@@ -251,7 +251,7 @@ async def test_a_run_given_up_before_it_was_answered_gives_its_place_back() -> N
     assert heard.calls == [("complete", run_id(2), TOKEN)]
 
 
-async def test_a_run_of_a_batch_cannot_be_long_and_says_what_to_do() -> None:
+async def test_a_long_run_of_a_batch_is_refused_with_advice() -> None:
     shift = Shift(Heard())
     answers = read_answers((await send(shift.worker, batch(element(1)))).body)
     assert answers is not None
@@ -266,7 +266,7 @@ async def test_a_run_cannot_be_accepted_without_a_client() -> None:
         run.accept()
 
     answer = await send(worker, single())
-    assert (answer.status, b"give the Worker a client" in answer.body) == (500, True)
+    assert (answer.status, b"pass a client to the Worker" in answer.body) == (500, True)
 
 
 async def test_a_long_run_that_does_not_end_before_the_stop_is_handed_back() -> None:
@@ -275,5 +275,5 @@ async def test_a_long_run_that_does_not_end_before_the_stop_is_handed_back() -> 
     await send(shift.worker, single())
     await shift.worker.stop()
     assert shift.cancelled
-    told = "the worker stopped before the run had ended"
+    told = "the worker stopped before the run ended"
     assert heard.calls == [("fail", run_id(), TOKEN, told, True)]

@@ -1,4 +1,4 @@
-"""What holds for every `Deduplication`, and then what is particular to that in memory."""
+"""Tests for every `Deduplication`, and then for the one in memory."""
 
 import asyncio
 from collections.abc import Callable

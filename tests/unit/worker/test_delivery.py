@@ -50,7 +50,7 @@ def test_a_request_of_several_runs() -> None:
 
 
 def test_a_single_request_cannot_be_turned_into_a_batch() -> None:
-    """Only its headers tell them apart, and those are not signed."""
+    """Only unsigned headers distinguish them."""
     headers, body = single(msgspec.json.encode([element(1)]))
     del headers["wheelsched-run-id"]
     with pytest.raises(InvalidCallback, match="webhook-id"):
@@ -75,7 +75,7 @@ def test_a_header_that_is_bad_is_refused(name: str, written: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[1]", b'[{"run_id": "x"}]', b"\xff", b"[" * 9_999])
-def test_a_batch_that_is_none_is_refused(body: bytes) -> None:
+def test_an_invalid_batch_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidCallback):
         read_request({"webhook-id": "batch_x"}, body, "batch_x")
 

@@ -1,4 +1,4 @@
-"""A run that comes again while an attempt of it is at work, in virtual time."""
+"""A run that is delivered again while an attempt is executing, in virtual time."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ TOKEN = 4294967297
 
 
 def sent_again(number: int = 0, *, times: int = 1) -> Request:
-    """A run as the next shard sends it, which waits thirty seconds for an answer."""
+    """A run as the next shard sends it, with a timeout of thirty seconds."""
     return single(
         number=number,
         headers={
@@ -34,7 +34,7 @@ def sent_again(number: int = 0, *, times: int = 1) -> Request:
 
 
 class Shift:
-    """A worker at work on a run whose end the test decides; all others end at once."""
+    """A worker that executes a run until the test ends it. Other runs end at once."""
 
     def __init__(self, **bounds: int) -> None:
         self.clock = VirtualClock(NOW_S * SECOND_NS)
@@ -57,7 +57,7 @@ class Shift:
                 raise self.error
 
     async def send(self, request: Request) -> "asyncio.Task[Answer]":
-        """The answer, when it comes; what can be done at once is done."""
+        """Start a delivery and run ready tasks. The task's result is the response."""
         sending = asyncio.create_task(send(self.worker, request))
         await self.clock.run_ready()
         return sending

@@ -13,6 +13,15 @@ def test_tokens_of_a_run_grow_or_stay() -> None:
     fencing.check("run", 7)
 
 
+def test_an_attempt_that_was_only_recorded_overtakes_the_earlier_ones() -> None:
+    fencing = FencingCheck()
+    for token in (9, 8):
+        fencing.record("run", token)
+    fencing.check("run", 9)
+    with pytest.raises(AttemptOvertaken):
+        fencing.check("run", 8)
+
+
 def test_runs_are_apart() -> None:
     fencing = FencingCheck()
     fencing.check("one", 9)

@@ -39,7 +39,7 @@ def run() -> Run:
     return Run(**msgspec.structs.asdict(delivery))
 
 
-async def test_the_payload_is_what_it_is_annotated_with(
+async def test_the_payload_is_decoded_into_its_annotation(
     run: Run, threads: ThreadPoolExecutor
 ) -> None:
     seen: list[object] = []
@@ -145,7 +145,7 @@ def undressed(function: Callable[[Report], object]) -> Callable[[Report], object
 
 
 def returning(seen: list[Report]) -> Callable[[Report], object]:
-    """An async function that hands out what it should have awaited."""
+    """An async function that returns an awaitable instead of awaiting it."""
 
     async def handle(payload: Report) -> object:
         return ran(payload, seen)
@@ -165,7 +165,7 @@ def returning(seen: list[Report]) -> Callable[[Report], object]:
         lambda seen: undressed(returning(seen)),
     ],
 )
-async def test_what_is_to_be_awaited_is_awaited_whatever_hides_it(
+async def test_an_awaitable_is_awaited_whatever_wraps_it(
     make: Callable[[list[Report]], Callable[..., object]], run: Run, threads: ThreadPoolExecutor
 ) -> None:
     seen: list[Report] = []
@@ -173,7 +173,7 @@ async def test_what_is_to_be_awaited_is_awaited_whatever_hides_it(
     assert seen == [Report("x")]
 
 
-def test_the_payload_of_an_object_or_a_partial_is_what_it_is_annotated_with() -> None:
+def test_the_payload_of_an_object_or_a_partial_is_decoded_into_its_annotation() -> None:
     for function in (Service([]), functools.partial(ran, seen=[])):
         assert Handler(function).decode(b'{"name": "x"}') == Report("x")
 
@@ -201,13 +201,13 @@ class YieldingService:
         functools.partial(yielding),
     ],
 )
-def test_a_generator_is_no_handler(function: Callable[..., object]) -> None:
+def test_a_generator_function_is_not_a_handler(function: Callable[..., object]) -> None:
     with pytest.raises(InvalidHandler, match="yield"):
         Handler(function)
 
 
 @pytest.mark.parametrize("function", [yielding, yielding_later])
-async def test_a_generator_that_nobody_goes_through_is_a_failure(
+async def test_a_returned_generator_is_a_failure(
     function: Callable[..., object], run: Run, threads: ThreadPoolExecutor
 ) -> None:
     async def handle(payload: object) -> object:

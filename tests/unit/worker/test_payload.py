@@ -1,4 +1,4 @@
-"""Which types a payload is decoded into, and what is refused when."""
+"""The supported types of payloads, and when others are refused."""
 
 import dataclasses
 import subprocess
@@ -85,7 +85,7 @@ class Tree(pydantic.BaseModel):
 
 
 class Plain:
-    """Nothing says how it is made from JSON."""
+    """A class that cannot be decoded from JSON."""
 
 
 class Holder(Struct):

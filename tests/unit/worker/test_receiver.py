@@ -1,4 +1,4 @@
-"""What a worker answers, from the bytes that come in to those that go out."""
+"""The responses of a worker, from request bytes to response bytes."""
 
 import asyncio
 import signal
@@ -31,7 +31,7 @@ class Report(Struct):
 
 
 def understood(answer: Answer) -> Outcome:
-    """What the dispatcher makes of an answer."""
+    """The outcome that the dispatcher reads from a response."""
     return classify(
         answer.status,
         now_us=0,
@@ -67,7 +67,9 @@ async def test_a_run_that_succeeds_once_is_done() -> None:
 async def test_a_handler_that_raises_is_a_failed_attempt_with_its_message() -> None:
     outcome = understood(await send(raising(ValueError("no paper")), single()))
     assert isinstance(outcome, Failed)
-    assert outcome.error == "the worker answered 500 Internal Server Error: ValueError: no paper"
+    assert (
+        outcome.error == "the worker responded with 500 Internal Server Error: ValueError: no paper"
+    )
 
 
 async def test_a_failed_attempt_is_not_done() -> None:
@@ -141,7 +143,7 @@ async def test_a_handler_whose_own_task_was_cancelled_has_failed() -> None:
     ],
 )
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_what_would_end_the_process_ends_the_attempt(
+async def test_sys_exit_in_a_handler_ends_only_the_attempt(
     error: BaseException, told: bytes, is_async: bool
 ) -> None:
     worker = raising(error)
@@ -155,7 +157,7 @@ async def test_what_would_end_the_process_ends_the_attempt(
     assert (answer.status, answer.body) == (500, told)
 
 
-async def test_a_thread_is_interrupted_by_nobody_but_its_handler() -> None:
+async def test_a_keyboard_interrupt_in_a_thread_fails_only_its_attempt() -> None:
     worker = make_worker()
 
     @worker.job("report")
@@ -246,6 +248,37 @@ async def test_an_overtaken_attempt_does_nothing() -> None:
     assert (answer.status, seen) == (425, [8])
 
 
+@pytest.mark.parametrize("payload", [b"{}", b"no longer valid"])
+async def test_a_run_that_is_done_is_answered_as_done_whatever_the_token(payload: bytes) -> None:
+    worker = make_worker()
+    seen: list[int] = []
+
+    @worker.job("report")
+    async def handle(payload: dict[str, object], run: Run) -> None:
+        seen.append(run.token)
+
+    await send(worker, single(headers={"wheelsched-fencing-token": "8"}))
+    for token in ("7", "8", "9"):
+        repeated = single(payload, headers={"wheelsched-fencing-token": token})
+        assert (await send(worker, repeated)).status == 200
+    assert seen == [8]
+
+
+async def test_in_a_batch_an_overtaken_attempt_is_marked_as_too_early() -> None:
+    worker = make_worker()
+
+    @worker.job("report")
+    async def handle(payload: object, run: Run) -> None:
+        if run.token == 4294967298:
+            raise ValueError
+
+    await send(worker, single(number=0, headers={"wheelsched-fencing-token": "4294967298"}))
+    answers = read_answers((await send(worker, batch(element(0), element(1)))).body)
+    assert answers is not None
+    found = [(answers[run_id(number)].ok, answers[run_id(number)].too_early) for number in (0, 1)]
+    assert found == [(False, True), (True, None)]
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -255,9 +288,7 @@ async def test_an_overtaken_attempt_does_nothing() -> None:
         (single(headers={"wheelsched-attempt": "many"})[0], 400),
     ],
 )
-async def test_a_request_that_is_no_callback_reaches_no_handler(
-    headers: dict[str, str], status: int
-) -> None:
+async def test_an_invalid_request_reaches_no_handler(headers: dict[str, str], status: int) -> None:
     worker = raising(AssertionError("never called"))
     written, body = single()
     assert (await send(worker, (written | headers, body))).status == status
@@ -378,7 +409,7 @@ async def test_a_request_that_is_given_up_ends_its_handler() -> None:
     assert ended.is_set()
 
 
-async def test_stopping_lets_what_is_at_work_end_and_takes_no_more() -> None:
+async def test_stopping_waits_for_running_attempts_and_refuses_new_ones() -> None:
     worker = make_worker(config=WorkerConfig(stop_timeout_ms=60_000))
     begun, end = asyncio.Event(), asyncio.Event()
 
@@ -399,7 +430,7 @@ async def test_stopping_lets_what_is_at_work_end_and_takes_no_more() -> None:
     await stopping
 
 
-async def test_what_does_not_end_before_the_deadline_is_handed_back() -> None:
+async def test_an_unfinished_run_fails_at_the_deadline() -> None:
     worker = make_worker(config=WorkerConfig(stop_timeout_ms=5, concurrency=1))
     begun = asyncio.Event()
 
@@ -415,7 +446,7 @@ async def test_what_does_not_end_before_the_deadline_is_handed_back() -> None:
     await worker.stop()
     outcome = understood(await at_work)
     assert isinstance(outcome, Failed)
-    assert "stopped before the run had ended" in outcome.error
+    assert "stopped before the run ended" in outcome.error
     assert (await waiting).status == 503
 
 

@@ -29,7 +29,7 @@ def verifier(*secrets: str) -> Verifier:
     )
 
 
-def test_what_another_implementation_signed_is_genuine() -> None:
+def test_a_signature_of_another_implementation_is_valid() -> None:
     assert verifier().verify(signed("key", BODY), BODY) == "key"
 
 
@@ -86,7 +86,7 @@ def test_a_request_that_is_not_signed_is_refused(name: str, without: bool) -> No
 
 @pytest.mark.parametrize("name", SIGNED)
 @pytest.mark.parametrize("forged", ["another", "", "7\n", "ü"])
-def test_what_the_headers_say_of_a_run_is_signed(name: str, forged: str) -> None:
+def test_the_run_headers_are_signed(name: str, forged: str) -> None:
     headers, body = single(headers={"wheelsched-timeout-ms": "30000"})
     assert verifier().verify(headers, body)
     with pytest.raises(SignatureMismatch, match="wheelsched-signature"):
@@ -124,7 +124,7 @@ def test_clocks_may_differ_as_much_as_is_tolerated(age_s: int) -> None:
 
 
 @pytest.mark.parametrize("age_s", [-TOLERANCE_S - 1, TOLERANCE_S + 1])
-def test_what_was_signed_long_ago_or_in_the_future_is_refused(age_s: int) -> None:
+def test_an_old_or_future_timestamp_is_refused(age_s: int) -> None:
     with pytest.raises(SignatureExpired):
         verifier().verify(signed("key", BODY, at_s=NOW_S - age_s), BODY)
 

@@ -1,4 +1,4 @@
-"""What users test their handlers with."""
+"""The helpers for users' tests of handlers."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ AT = datetime(2026, 11, 18, 9, 0, 0, 250_000, tzinfo=UTC)
         ),
     ],
 )
-async def test_a_handler_s_end_is_what_the_scheduler_makes_of_it(
+async def test_the_outcome_is_the_one_that_the_scheduler_reads(
     raised: Exception | None, delivered: Delivered
 ) -> None:
     worker = Worker([SECRET])

@@ -29,7 +29,7 @@ def worker() -> Worker:
 
 @pytest.fixture
 async def url(worker: Worker) -> AsyncIterator[str]:
-    """Where the worker listens, in an application whose own limit is smaller than a payload."""
+    """The URL of a worker in an application with a body limit smaller than the payload."""
     runner = web.AppRunner(worker.application("/hooks"))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -61,7 +61,7 @@ async def test_aiohttp_reads_no_more_than_the_limit(
         assert response.status == 413
 
 
-async def test_aiohttp_waits_for_a_body_only_so_long(
+async def test_aiohttp_limits_the_time_for_reading_a_body(
     url: str, session: aiohttp.ClientSession
 ) -> None:
     never = asyncio.Event()
@@ -122,13 +122,13 @@ async def test_asgi_reads_no_more_than_the_limit(worker: Worker) -> None:
     assert exchange.sent[0]["status"] == 413
 
 
-async def test_asgi_waits_for_a_body_only_so_long(worker: Worker) -> None:
+async def test_asgi_limits_the_time_for_reading_a_body(worker: Worker) -> None:
     exchange = Exchange({"type": "http.request", "body": b"x", "more_body": True})
     await worker.asgi(scope({}), exchange.receive, exchange.send)
     assert exchange.sent[0]["status"] == 408
 
 
-async def test_asgi_answers_nobody_who_is_gone(worker: Worker) -> None:
+async def test_asgi_sends_nothing_to_a_disconnected_client(worker: Worker) -> None:
     exchange = Exchange({"type": "http.disconnect"})
     await worker.asgi(scope({}), exchange.receive, exchange.send)
     assert exchange.sent == []
@@ -145,14 +145,14 @@ async def test_asgi_lives_and_stops_with_its_server(worker: Worker) -> None:
     assert (await worker.receiver.receive(headers, body)).status == 503
 
 
-async def test_asgi_refuses_what_is_not_http(worker: Worker) -> None:
+async def test_asgi_refuses_other_protocols_than_http(worker: Worker) -> None:
     exchange = Exchange()
     with pytest.raises(ValueError, match="websocket"):
         await worker.asgi({"type": "websocket"}, exchange.receive, exchange.send)
 
 
 class Routes:
-    """What is added to an application."""
+    """Records the routes that are added."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []

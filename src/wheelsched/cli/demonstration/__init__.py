@@ -1,5 +1,5 @@
-"""What `demo` and `bench` do: a stack of its own, a worker, many jobs, and a look at what arrived.
+"""The scenario behind `demo` and `bench`: a private stack, a worker, many jobs, and an evaluation.
 
-`scenario` says what happens, `performance` makes it happen, `worker` is the process at the other
-end, `evidence` is what was seen, `report` what it means.
+`scenario` defines what happens, `runner` makes it happen, `worker` is the process that receives the
+callbacks, `evidence` is what was observed, and `report` presents it.
 """

@@ -1,7 +1,6 @@
-"""What was registered and what arrived, and what follows from it.
+"""Compares what was registered with what arrived.
 
-Invariant: nothing here is believed of a shard: all of it is what the worker wrote down, against
-what was registered.
+Invariant: it trusts nothing that a shard reports, only the worker's records and the registrations.
 """
 
 from collections.abc import Iterator
@@ -13,24 +12,25 @@ from msgspec import Struct
 
 from wheelsched.cli.demonstration.records import Arrival
 from wheelsched.cli.demonstration.scenario import Registered
-from wheelsched.core.duration import SECOND
 from wheelsched.core.histogram import Histogram
 from wheelsched.core.partition import partition_of
+from wheelsched.values.duration import SECOND
 
-SETTLING_US: Final = SECOND // 2  # what was on the wire at a kill arrives within it
+SETTLING_US: Final = SECOND // 2  # requests in flight at the kill arrive within this time
 
 
 class Kill(Struct, frozen=True):
-    """The shard that was killed: when, and what it owned."""
+    """When a shard was killed, the partitions it owned, and when others owned all of them."""
 
     at_us: int
     partitions: frozenset[int]
+    owned_us: int | None = None
 
 
 class Evidence(Struct, frozen=True, kw_only=True, dict=True):
-    """Everything that was seen. Recurring jobs are counted from `since_us` until `until_us`.
+    """All observations. Recurring jobs count from `since_us` until `until_us`.
 
-    `took_us` is known when all is over: from the first process of the stack to its last.
+    `took_us` is the run time of the whole stack, known at the end.
     """
 
     registered: Registered
@@ -67,7 +67,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def lost(self) -> int:
-        """Runs that were due and never came."""
+        """Runs that were due and never arrived."""
         expected = self.expected_one_offs + self.expected_recurring
         return expected - len(self.first_arrivals)
 
@@ -77,7 +77,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def duplicates(self) -> list[Arrival]:
-        """Arrivals of runs that had come before."""
+        """Repeated arrivals of a run."""
         first = self.first_arrivals
         return [
             arrival
@@ -87,12 +87,13 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def done_twice(self) -> int:
-        """Duplicates that the worker did not recognise."""
+        """Duplicates that the worker did not detect."""
         return sum(arrival.is_first for arrival in self.duplicates)
 
     @property
     def unexplained(self) -> int:
-        """Duplicates of runs that the dead shard did not own, or that were due after its end."""
+        """Duplicates of runs that the dead shard did not own, or that were due after it was
+        killed."""
         kill = self.kill
         if kill is None:
             return len(self.duplicates)
@@ -102,20 +103,34 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     @property
+    def ownership_us(self) -> int | None:
+        """Time from the kill until other shards owned the partitions; None if they never did."""
+        kill = self.kill
+        return None if kill is None or kill.owned_us is None else kill.owned_us - kill.at_us
+
+    @property
     def takeover_us(self) -> int | None:
-        """From the kill to the next run of the dead shard's jobs; None: there was none."""
+        """Time from the kill until another shard fired a job of the dead one; None if none did.
+
+        A run that arrives again was sent by the next owner. So was one that was due after the kill.
+        """
         if self.kill is None:
             return None
-        after_us = self.kill.at_us + SETTLING_US
+        kill = self.kill
+        due_later = (
+            arrival
+            for arrival in self.first_arrivals.values()
+            if arrival.due_us >= kill.at_us + SETTLING_US
+        )
         came = [
             arrival.arrived_us
-            for arrival in self.first_arrivals.values()
-            if arrival.due_us >= after_us and partition_of(arrival.job_id) in self.kill.partitions
+            for arrival in (*self.duplicates, *due_later)
+            if partition_of(arrival.job_id) in kill.partitions
         ]
-        return min(came) - self.kill.at_us if came else None
+        return min(came) - kill.at_us if came else None
 
     def lateness(self, since_us: int, until_us: int) -> Histogram:
-        """Of the runs that were due in between."""
+        """The lateness of runs due in a range."""
         histogram = Histogram()
         histogram.observe_many(
             arrival.lateness_us
@@ -125,7 +140,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return histogram
 
     def phases(self) -> Iterator[tuple[str, Histogram]]:
-        """The lateness before the one instant, from it until the takeover, and after that."""
+        """The lateness before the hot instant, from then until the takeover, and after that."""
         instant_us = self.registered.due_us
         yield "before", self.lateness(self.since_us, instant_us)
         if self.kill is None:

@@ -1,6 +1,6 @@
-"""The file that the worker of a demonstration writes, and others read while it grows.
+"""The file of arrivals that the demo worker appends to, and the runner reads while it grows.
 
-Invariant: a record has one size, so that whoever reads knows where the last whole one ends.
+Invariant: records have a fixed size, so a reader can tell where the last complete one ends.
 """
 
 from pathlib import Path
@@ -10,25 +10,25 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from wheelsched.core.duration import SECOND
+from wheelsched.values.duration import SECOND
 
-RECORD: Final = Layout("<16sqq?")  # job, due in seconds, arrival in microseconds, first or not
+RECORD: Final = Layout("<16sqq?")  # job id, due in s, arrival in µs, is first
 
 
-class Orders(Struct, frozen=True):
-    """What the worker is told on its first line."""
+class WorkerSetup(Struct, frozen=True):
+    """What the worker reads from its first line of input."""
 
     secret: str
     records: str
 
 
 class Arrival(NamedTuple):
-    """One run that came to the worker."""
+    """One run received by the worker."""
 
     job_id: UUID
     due_us: int
     arrived_us: int
-    is_first: bool  # False: it had come before, and the worker did nothing
+    is_first: bool  # False: a duplicate that the worker ignored
 
     @property
     def lateness_us(self) -> int:
@@ -36,15 +36,15 @@ class Arrival(NamedTuple):
 
 
 class Records:
-    """The worker's file, read as it grows."""
+    """Reads the worker's file as it grows."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read = 0
         self.arrivals: list[Arrival] = []
 
-    def read_on(self) -> list[Arrival]:
-        """What came since the last time."""
+    def read_new(self) -> list[Arrival]:
+        """The arrivals since the last call."""
         with self._path.open("rb") as file:
             file.seek(self._read)
             data = file.read()

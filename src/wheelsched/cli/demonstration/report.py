@@ -1,6 +1,6 @@
-"""Evidence as a sceptic wants it: numbers first, then pictures.
+"""Presents the evidence: numbers first, then histograms.
 
-Invariant: programs and people are shown the same numbers, and each is counted from the evidence.
+Invariant: programs and people get the same numbers, and all are computed from the evidence.
 """
 
 import os
@@ -12,16 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from wheelsched.cli.demonstration.evidence import Evidence
-from wheelsched.core.duration import MILLISECOND, SECOND
 from wheelsched.core.histogram import Histogram
+from wheelsched.values.duration import MILLISECOND, SECOND
 
 FIRST_EDGE_US: Final = MILLISECOND
 BAR: Final = 40
 
 
 def data_of(evidence: Evidence) -> dict[str, Any]:
-    """The numbers, for programs."""
-    takeover_us = evidence.takeover_us
+    """The numbers as data, for --json."""
+    takeover_us, ownership_us = evidence.takeover_us, evidence.ownership_us
     return {
         "one_offs": {"expected": evidence.expected_one_offs, "arrived": evidence.arrived_one_offs},
         "recurring": {
@@ -35,6 +35,7 @@ def data_of(evidence: Evidence) -> dict[str, Any]:
         "done_twice": evidence.done_twice,
         "registered_per_second": round(_rate(evidence)),
         "took_s": evidence.took_us / SECOND,
+        "ownership_ms": None if ownership_us is None else ownership_us / MILLISECOND,
         "takeover_ms": None if takeover_us is None else takeover_us / MILLISECOND,
         "lateness_ms": {
             name: {
@@ -49,7 +50,7 @@ def data_of(evidence: Evidence) -> dict[str, Any]:
 
 
 def text_of(evidence: Evidence) -> RenderableType:
-    """The same, for people."""
+    """The numbers and histograms as text."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -59,7 +60,7 @@ def text_of(evidence: Evidence) -> RenderableType:
         part
         for name, histogram in evidence.phases()
         if histogram.count
-        for part in _picture(name, histogram)
+        for part in _histogram_lines(name, histogram)
     ]
     return Group(table, *pictures)
 
@@ -67,7 +68,7 @@ def text_of(evidence: Evidence) -> RenderableType:
 def _lines(evidence: Evidence) -> Iterator[tuple[str, Text]]:
     yield (
         "registered",
-        Text(f"{evidence.expected_one_offs:,} one-offs, {_rate(evidence):,.0f} a second"),
+        Text(f"{evidence.expected_one_offs:,} one-offs, {_rate(evidence):,.0f} per second"),
     )
     yield (
         "arrived",
@@ -82,8 +83,8 @@ def _lines(evidence: Evidence) -> Iterator[tuple[str, Text]]:
     yield "duplicated", Text(_duplicates(evidence))
     if evidence.kill is not None:
         yield "takeover", Text(_takeover(evidence))
-    yield "took", Text(f"{evidence.took_us / SECOND:.1f} s from the first process to the last")
-    sharing = f"which shares {os.cpu_count()} processors with all the rest"
+    yield "took", Text(f"{evidence.took_us / SECOND:.1f} s in total")
+    sharing = f"which shares {os.cpu_count()} CPUs with everything else"
     yield "measured", Text(f"at the worker, {sharing}", style="dim")
 
 
@@ -92,24 +93,27 @@ def _duplicates(evidence: Evidence) -> str:
     if not count:
         return "0"
     explained = count - evidence.unexplained
-    words = f"{count:,} came twice"
+    words = f"{count:,} arrived twice"
     if explained:
-        words += f"; {explained:,} of them were the dead shard's, and due before it was killed"
-    return f"{words}; the worker did {evidence.done_twice:,} of them twice"
+        words += f"; {explained:,} of them belonged to the dead shard and were due before the kill"
+    return f"{words}; the worker processed {evidence.done_twice:,} of them twice"
 
 
 def _takeover(evidence: Evidence) -> str:
-    takeover_us = evidence.takeover_us
-    if takeover_us is None:
-        return "none was seen"
-    return f"{takeover_us / SECOND:.1f} s from kill -9 to the next run of the dead shard's jobs"
+    takeover_us, ownership_us = evidence.takeover_us, evidence.ownership_us
+    if takeover_us is None or ownership_us is None:
+        return "none observed"
+    return (
+        f"{ownership_us / SECOND:.2f} s from kill -9 until other shards had its partitions, "
+        f"{takeover_us / SECOND:.2f} s until they fired its jobs"
+    )
 
 
 def _rate(evidence: Evidence) -> float:
     return evidence.expected_one_offs / max(evidence.registered.took_us / SECOND, 0.001)
 
 
-def _picture(name: str, histogram: Histogram) -> Iterator[Text]:
+def _histogram_lines(name: str, histogram: Histogram) -> Iterator[Text]:
     """One bar for each doubling of the lateness."""
     quantiles = ", ".join(
         f"p{share * 100:.4g} {histogram.quantile(share) / MILLISECOND:,.1f}"

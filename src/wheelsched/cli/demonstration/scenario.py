@@ -1,6 +1,6 @@
-"""What is to happen, as numbers and as jobs.
+"""Scenarios of the demonstration, as numbers and as jobs.
 
-Invariant: the same scenario makes the same jobs; only the instant of the one-offs differs.
+Invariant: the same scenario makes the same jobs; only the due time of the one-offs differs.
 """
 
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from wheelsched.wire.instant import instant
 
 
 class Scenario(Struct, frozen=True, kw_only=True):
-    """One-offs that are all due at one instant, beside jobs that are due every second.
+    """One-offs that are all due at one instant, next to jobs that are due every second.
 
-    `single` of the one-offs get a request each, the others share one with up to `batch` of them.
+    `single` of the one-offs get a request each; the others are sent in batches of up to `batch`.
     """
 
     one_offs: int = 20_000
@@ -24,9 +24,9 @@ class Scenario(Struct, frozen=True, kw_only=True):
     recurring: int = 300
     shards: int = 2
     is_killing: bool = True
-    kill_after_ms: int = 300  # after the instant of the one-offs
-    lead_s: int = 5  # between the last registration and that instant
-    steady_s: int = 5  # after everything has calmed down
+    kill_after_ms: int = 300  # after the one-offs are due
+    lead_s: int = 5  # from the last registration until the one-offs are due
+    steady_s: int = 5  # at the end
 
     @property
     def registering_s(self) -> int:
@@ -35,7 +35,7 @@ class Scenario(Struct, frozen=True, kw_only=True):
 
 
 def recurring_jobs(scenario: Scenario, url: str) -> Iterator[JobFields]:
-    """Jobs of every second. They may overlap, so that every due time has to arrive."""
+    """Jobs due every second. They may overlap, so that every due time must arrive."""
     for number in range(scenario.recurring):
         yield {
             "name": f"every-second-{number:05}",
@@ -47,7 +47,7 @@ def recurring_jobs(scenario: Scenario, url: str) -> Iterator[JobFields]:
 
 
 def one_off_jobs(scenario: Scenario, url: str, due_us: int) -> Iterator[JobFields]:
-    """Jobs of one instant."""
+    """Jobs due at one instant."""
     due_at = instant(due_us).isoformat()
     for number in range(scenario.one_offs):
         batch = 1 if number < scenario.single else scenario.batch
@@ -60,7 +60,7 @@ def one_off_jobs(scenario: Scenario, url: str, due_us: int) -> Iterator[JobField
 
 
 class Registered(Struct, frozen=True, kw_only=True):
-    """What was registered, and how long the one-offs took."""
+    """The registered jobs, and how long registering the one-offs took."""
 
     one_offs: frozenset[UUID]
     recurring: frozenset[UUID]

@@ -1,7 +1,7 @@
-"""The worker of a demonstration: a process of its own that writes down what it gets.
+"""The demo worker: a separate process that records the runs it receives.
 
-Invariant: a record is written for every run that arrives, however often it does, before it is
-answered. Nothing is synced: the machine does not crash, the shard does.
+Invariant: every arrival of a run is recorded before the response. Records are not synced to disk,
+because the machine does not crash, only the shard does.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ import uvloop
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from wheelsched.cli.demonstration.records import RECORD, Orders
+from wheelsched.cli.demonstration.records import RECORD, WorkerSetup
 from wheelsched.clock import SystemClock
 from wheelsched.config import WorkerConfig
-from wheelsched.daemon.line import end_with_line
+from wheelsched.daemon.parent import exit_with_parent
 from wheelsched.logs import write_logs
 from wheelsched.worker import MemoryOnce, Worker
 from wheelsched.worker.deduplication import Claim
@@ -31,8 +31,8 @@ PATH: Final = "/runs"
 arrived_us: ContextVar[int] = ContextVar("arrived_us")
 
 
-class NotedOnce:
-    """Deduplication in memory that writes down what it was asked about."""
+class RecordingOnce:
+    """In-memory deduplication that records every key it is asked about."""
 
     def __init__(self, records: BinaryIO) -> None:
         self._records = records
@@ -53,7 +53,7 @@ class NotedOnce:
 
 @web.middleware
 async def note_arrival(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Remembers when a request came, for the runs in it."""
+    """Records when a request arrived, for the runs in it."""
     arrived_us.set(SystemClock.wall_us())
     return await handler(request)
 
@@ -62,13 +62,13 @@ async def serve(secret: str, records: BinaryIO) -> None:
     """Receives callbacks until the process ends."""
     worker = Worker(
         [secret],
-        deduplicate=NotedOnce(records),
+        deduplicate=RecordingOnce(records),
         config=WorkerConfig(concurrency=1_000, max_waiting=1_000_000),
     )
 
     @worker.job()
     async def do_nothing(_: dict[str, int]) -> None:
-        """The effect of a demonstration is its record."""
+        """Does nothing; the record is the effect."""
 
     app = web.Application(middlewares=[note_arrival])
     app.add_routes(worker.routes(PATH))
@@ -81,9 +81,9 @@ async def serve(secret: str, records: BinaryIO) -> None:
 
 
 def main() -> None:
-    """`python -m wheelsched.cli.demonstration.worker`, with its orders on standard input."""
-    orders = msgspec.json.decode(sys.stdin.buffer.readline(), type=Orders)
-    end_with_line()
+    """`python -m wheelsched.cli.demonstration.worker`; reads its setup from stdin."""
+    orders = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkerSetup)
+    exit_with_parent()
     write_logs("error")
     with (
         Path(orders.records).open("ab", buffering=0) as records,

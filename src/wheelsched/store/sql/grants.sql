@@ -8,6 +8,9 @@ ON CONFLICT (database_role) DO NOTHING;
 -- name: read_role
 SELECT tenant_id FROM database_roles WHERE database_role = $1;
 
+-- name: read_session_role
+SELECT session_user::text;
+
 -- name: revoke_role
 DELETE FROM database_roles WHERE database_role = $1 AND tenant_id = $2 RETURNING true;
 
@@ -17,7 +20,7 @@ FROM database_roles JOIN tenants USING (tenant_id)
 ORDER BY database_role;
 
 -- name: count_drafts
--- Those that wait for a shard have waited for longer than any refresh takes.
+-- `waiting` counts drafts that should have been planned by now: shards look for them every minute.
 SELECT
     (SELECT count(*) FROM jobs WHERE state = 'refused') AS refused,
     (

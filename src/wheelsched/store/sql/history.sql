@@ -1,5 +1,5 @@
 -- name: get_run
--- A dead run is in kept_runs when its day has been dropped.
+-- A dead run is in kept_runs once its day has been dropped.
 SELECT * FROM runs WHERE job_id = $1 AND due_at = $2
 UNION ALL
 SELECT * FROM kept_runs WHERE job_id = $1 AND due_at = $2
@@ -46,9 +46,9 @@ ORDER BY due_at
 LIMIT $3;
 
 -- name: list_latest
--- The latest runs of all jobs within a slice of time. Each partition is read backwards along
--- runs_of_partition and no further than the page needs; so which of the runs at the earliest
--- instant of a full page are given is not defined.
+-- The latest runs of all jobs in a slice of time. Each partition is read backwards along the index
+-- runs_of_partition, until the page is full. So it is undefined which runs of the earliest instant
+-- of a full page are returned.
 SELECT latest.*
 FROM generate_series(0, 255) AS each (partition)
 CROSS JOIN LATERAL (
@@ -64,8 +64,8 @@ ORDER BY latest.due_at DESC
 LIMIT $4;
 
 -- name: list_instant
--- The runs of all jobs that are due at one instant, which may be half a million: partition by
--- partition, until the page is full.
+-- The runs of all jobs that are due at one instant: partition by partition, until the page is full,
+-- because there may be half a million.
 SELECT due.*
 FROM generate_series(0, 255) AS each (partition)
 CROSS JOIN LATERAL (
@@ -90,13 +90,7 @@ LIMIT $5;
 
 -- name: list_latest_dead
 SELECT run.*
-FROM dead
-CROSS JOIN LATERAL (
-    SELECT * FROM runs WHERE runs.job_id = dead.job_id AND runs.due_at = dead.due_at
-    UNION ALL
-    SELECT * FROM kept_runs
-    WHERE kept_runs.job_id = dead.job_id AND kept_runs.due_at = dead.due_at
-) AS run
+FROM {{dead_runs}}
 WHERE dead.tenant_id = current_tenant()
   AND dead.due_at >= $1
   AND (dead.due_at, dead.job_id) < ($2::timestamptz, $3::uuid)
@@ -104,7 +98,7 @@ ORDER BY dead.due_at DESC, dead.job_id DESC
 LIMIT $4;
 
 -- name: list_latest_live
--- Runs that are running or wait for an attempt are in retries, which holds few.
+-- Runs that are running or wait for an attempt are in retries, a small table.
 SELECT runs.*
 FROM retries JOIN runs USING (job_id, due_at)
 WHERE retries.tenant_id = current_tenant()
@@ -116,13 +110,7 @@ LIMIT $5;
 
 -- name: list_dead
 SELECT run.*
-FROM dead
-CROSS JOIN LATERAL (
-    SELECT * FROM runs WHERE runs.job_id = dead.job_id AND runs.due_at = dead.due_at
-    UNION ALL
-    SELECT * FROM kept_runs
-    WHERE kept_runs.job_id = dead.job_id AND kept_runs.due_at = dead.due_at
-) AS run
+FROM {{dead_runs}}
 WHERE dead.tenant_id = current_tenant()
   AND (dead.due_at, dead.job_id) > ($1::timestamptz, $2::uuid)
   AND ($3::uuid IS NULL OR dead.job_id = $3)
@@ -132,8 +120,8 @@ ORDER BY dead.due_at, dead.job_id
 LIMIT $6;
 
 -- name: lock_requested
--- Requests for one job come one after the other, so that instants which are free stay free until
--- they are taken; and the job is not removed meanwhile.
+-- Serialises the requests for one job, so that a free instant stays free until it is taken, and
+-- keeps the job from being removed.
 SELECT job_id FROM jobs WHERE job_id = $1 FOR NO KEY UPDATE;
 
 -- name: count_waiting
@@ -151,7 +139,7 @@ ORDER BY due_at
 LIMIT $4;
 
 -- name: request_runs
--- They begin as if they waited for a retry: only the shard that owns them may arm them.
+-- Requested runs begin as retries, because only the shard that owns a run may arm it.
 WITH added AS (
     INSERT INTO runs (
         job_id, due_at, tenant_id, partition, state, trigger, lane, backfill_of, retry_at,
@@ -199,7 +187,7 @@ FROM unnest($1::uuid[], $2::timestamptz[]) AS given (job_id, due_at)
 JOIN kept_runs ON kept_runs.job_id = given.job_id AND kept_runs.due_at = given.due_at;
 
 -- name: restore_kept
--- Dead runs whose day has been dropped are runs among others again, to be retried.
+-- Moves dead runs whose day has been dropped back to runs, to be retried.
 WITH known AS MATERIALIZED (
     SELECT job_id FROM jobs WHERE job_id = ANY ($1::uuid[]) ORDER BY job_id FOR KEY SHARE
 ), taken AS (
@@ -218,8 +206,9 @@ WITH known AS MATERIALIZED (
 INSERT INTO attempts SELECT * FROM tried;
 
 -- name: retry_runs
--- Only while their jobs are there, and keeps these from being removed meanwhile. The attempt that
--- was the last is one among others now: what its run says of it is written over by the next.
+-- Only runs whose job exists; the lock keeps the job from being removed. A run that was cancelled
+-- ahead of its time still waits for it. The last attempt of a dead run is stored in the row of the
+-- run, which the next attempt overwrites: so it is copied to attempts.
 WITH given AS (
     SELECT job_id, due_at, ($3::bigint + (position - 1) * $4::bigint) * interval '1 us' AS delay
     FROM unnest($1::uuid[], $2::timestamptz[]) WITH ORDINALITY AS run (job_id, due_at, position)
@@ -228,12 +217,15 @@ WITH given AS (
 ), revived AS (
     UPDATE runs
     SET state = 'retrying',
-        retry_at = date_trunc('milliseconds', clock_timestamp() + given.delay),
+        retry_at = date_trunc('milliseconds', greatest(
+            clock_timestamp() + given.delay, CASE runs.state WHEN 'cancelled' THEN runs.due_at END
+        )),
         attempts_before = runs.attempt, finished_at = NULL, had_retry = true, lane = 'late'
     FROM given JOIN known USING (job_id) JOIN runs AS ended USING (job_id, due_at)
     WHERE runs.job_id = given.job_id
       AND runs.due_at = given.due_at
       AND runs.state IN ('dead', 'cancelled')
+      AND (runs.finished_at <= $5 OR $5::timestamptz IS NULL)
     RETURNING runs.*, ended.state AS ended_state, ended.finished_at AS ended_at,
         runs.attempt > ended.attempts_before AS is_attempted
 ), noted AS (
@@ -243,7 +235,16 @@ WITH given AS (
     )
     SELECT job_id, due_at, token, tenant_id, attempt, shard,
         CASE attempt WHEN 1 THEN started_at END, ended_at, 'failed', http_status, error
-    FROM revived WHERE ended_state = 'dead' AND is_attempted
+    FROM revived
+    WHERE ended_state = 'dead' AND is_attempted
+      -- A run that no worker claimed may have died without another attempt.
+      AND NOT EXISTS (
+          SELECT FROM attempts
+          WHERE attempts.job_id = revived.job_id
+            AND attempts.due_at = revived.due_at
+            AND attempts.attempt = revived.attempt
+            AND attempts.outcome = 'failed'
+      )
     ON CONFLICT DO NOTHING
 ), raised AS (
     DELETE FROM dead
@@ -259,6 +260,47 @@ WITH given AS (
 SELECT job_id, due_at, pg_notify('wheelsched', partition || ' ' || job_id) FROM revived;
 
 -- name: heartbeat
-UPDATE runs SET heartbeat_at = clock_timestamp()
+UPDATE runs SET heartbeat_at = clock_timestamp(), lease_us = NULL
 WHERE job_id = $1 AND due_at = $2 AND token = $3 AND state IN ('armed', 'running')
 RETURNING true;
+
+-- name: heartbeats
+-- A run that is not held is read once more, by its key: it may have been cancelled.
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::bigint[], $4::bigint[])
+        WITH ORDINALITY AS given (job_id, due_at, token, lease_us, position)
+), kept AS (
+    UPDATE runs SET heartbeat_at = clock_timestamp(), lease_us = given.lease_us
+    FROM given
+    WHERE runs.job_id = given.job_id
+      AND runs.due_at = given.due_at
+      AND runs.token = given.token
+      AND runs.state IN ('armed', 'running')
+    RETURNING given.position
+)
+SELECT
+    kept.position IS NOT NULL AS is_held,
+    CASE WHEN kept.position IS NULL THEN coalesce((
+        SELECT runs.state = 'cancelled' FROM runs
+        WHERE runs.job_id = given.job_id
+          AND runs.due_at = given.due_at
+          AND runs.token = given.token
+    ), false) ELSE false END AS is_cancelled
+FROM given LEFT JOIN kept USING (position)
+ORDER BY given.position;
+
+-- name: read_live
+SELECT runs.*, jobs.definition -> 'retry' AS retry,
+    CASE WHEN jobs.updated_at <= runs.armed_at THEN jobs.version END AS unchanged_version
+FROM unnest($1::uuid[], $2::timestamptz[]) AS given (job_id, due_at)
+JOIN runs ON runs.job_id = given.job_id AND runs.due_at = given.due_at
+LEFT JOIN jobs ON jobs.job_id = given.job_id;
+
+-- name: read_tokens
+SELECT runs.job_id, runs.due_at, runs.token
+FROM unnest($1::uuid[], $2::timestamptz[]) AS given (job_id, due_at)
+JOIN runs ON runs.job_id = given.job_id AND runs.due_at = given.due_at
+UNION ALL
+SELECT kept_runs.job_id, kept_runs.due_at, kept_runs.token
+FROM unnest($1::uuid[], $2::timestamptz[]) AS given (job_id, due_at)
+JOIN kept_runs ON kept_runs.job_id = given.job_id AND kept_runs.due_at = given.due_at;

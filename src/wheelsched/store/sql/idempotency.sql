@@ -1,5 +1,6 @@
 -- name: begin
--- A row comes back to whoever is to do it: the first, or the next when nobody is at it any more.
+-- Returns a row to the request that is to be executed: the first one with this key, or a later one
+-- after the earlier one has stopped responding.
 INSERT INTO idempotency (tenant_id, key, digest, begun_at, tried_at)
 SELECT current_tenant(), $1, $2, now, now FROM clock_timestamp() AS now
 ON CONFLICT (tenant_id, key) DO UPDATE SET tried_at = excluded.tried_at

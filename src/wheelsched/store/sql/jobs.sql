@@ -5,7 +5,7 @@ SELECT register_jobs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
 SELECT start_timers($1, $2);
 
 -- name: add_missing_jobs
--- Jobs some of which are there already, or have a name that is taken.
+-- Adds the jobs that do not exist yet and whose name is free.
 INSERT INTO jobs (
     job_id, tenant_id, partition, name, state, definition, tags, created_at, updated_at
 )
@@ -30,60 +30,26 @@ SELECT job_id FROM jobs WHERE job_id = ANY ($1::uuid[]);
 SELECT job_id, name FROM jobs WHERE job_id = ANY ($1::uuid[]);
 
 -- name: get_job
-SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at,
-    error
+SELECT {{job_columns}}
 FROM jobs
 WHERE job_id = $1;
 
 -- name: lock_job
--- First in every change: two changes of one job do not mix.
-SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at,
-    error
+-- The first statement of every change, so that changes of one job are serialised.
+SELECT {{job_columns}}
 FROM jobs
 WHERE job_id = $1
 FOR UPDATE;
 
+-- name: read_job
+-- The function sets the tenant itself, which saves the round trips of a transaction.
+SELECT {{job_columns}}
+FROM read_job($1, $2);
+
 -- name: list_jobs
--- By name; of one name first the job that is not finished, then the others, the latest first. Each
--- part reads an index in that order, and no more of it than a page.
-SELECT job_id, tenant_id, name, state, version, definition, tags, created_at, updated_at, paused_at,
-    error
-FROM (
-    (
-        SELECT * FROM jobs
-        WHERE tenant_id = current_tenant() AND state <> 'finished'
-          AND name > $1
-          AND ($4::text IS NULL OR state = $4)
-          AND ($5::text IS NULL OR name = $5)
-          AND ($6::jsonb = '{}' OR tags @> $6::jsonb)
-        ORDER BY name
-        LIMIT $7
-    )
-    UNION ALL
-    (
-        SELECT * FROM jobs
-        WHERE tenant_id = current_tenant() AND state = 'finished'
-          AND name = $1 AND updated_at <= $2 AND (updated_at < $2 OR job_id > $3::uuid)
-          AND ($4::text IS NULL OR state = $4)
-          AND ($5::text IS NULL OR name = $5)
-          AND ($6::jsonb = '{}' OR tags @> $6::jsonb)
-        ORDER BY updated_at DESC, job_id
-        LIMIT $7
-    )
-    UNION ALL
-    (
-        SELECT * FROM jobs
-        WHERE tenant_id = current_tenant() AND state = 'finished'
-          AND name > $1
-          AND ($4::text IS NULL OR state = $4)
-          AND ($5::text IS NULL OR name = $5)
-          AND ($6::jsonb = '{}' OR tags @> $6::jsonb)
-        ORDER BY name, updated_at DESC, job_id
-        LIMIT $7
-    )
-) AS page
-ORDER BY name, state = 'finished', updated_at DESC, job_id
-LIMIT $7;
+-- Like read_job, for a page of jobs.
+SELECT fingerprint, {{job_columns}}
+FROM list_jobs($1, $2, $3, $4, $5, $6, $7::jsonb, $8, $9);
 
 -- name: edit_job
 UPDATE jobs
@@ -103,20 +69,20 @@ RETURNING paused_at;
 DELETE FROM jobs WHERE job_id = $1;
 
 -- name: count_job
--- Adds to the jobs that the tenant has, or takes away from them. Last in its transaction: whoever
--- else adds or removes jobs of the tenant waits for its end.
+-- Adds to the number of the tenant's jobs. The last statement of its transaction, because other
+-- changes of that number wait until the transaction ends.
 INSERT INTO job_counts (tenant_id, jobs) VALUES (current_tenant(), $1)
 ON CONFLICT (tenant_id) DO UPDATE SET jobs = job_counts.jobs + excluded.jobs
 RETURNING jobs, (SELECT job_quota FROM tenants WHERE tenant_id = current_tenant());
 
 -- name: bump_timer
--- As the other two that write the timer, it waits for the claim in flight. What follows in the
--- transaction sees the runs of that claim.
+-- Like the other statements that write the timer, it waits for a claim in flight. Later statements
+-- of the transaction see the runs of that claim.
 UPDATE timers SET version = $2 WHERE job_id = $1;
 
 -- name: cancel_waiting
--- The runs first, then their rows in retries, as everybody else. What is armed and was never sent
--- is skipped, as the first attempts are.
+-- Writes the runs before their rows in retries, like every other statement, to avoid deadlocks. An
+-- armed run that was never sent is skipped; all others are cancelled.
 WITH ended AS (
     UPDATE runs
     SET state = CASE WHEN state = 'armed' AND attempt = 0 THEN 'skipped' ELSE 'cancelled' END,
@@ -137,8 +103,9 @@ USING ended
 WHERE retries.job_id = ended.job_id AND retries.due_at = ended.due_at;
 
 -- name: list_too_late
--- One that is handed over is running before it is sent: nothing withdraws it. What is unfinished
--- and may still be sent was due since the mark of the partition; an hour is the most that is read.
+-- Armed runs that are due within a second, and runs in a hand-over, which are marked as running
+-- before they are sent. Reads the runs since `live_since` of the partition, at most an hour of
+-- them.
 SELECT due_at FROM runs
 WHERE job_id = $1
   AND due_at > (

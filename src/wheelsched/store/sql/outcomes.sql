@@ -1,6 +1,6 @@
 -- name: settle_successes
--- What nearly all outcomes are: the first attempt of a run has succeeded. Nothing but its row
--- changes then, and it costs two thirds of the other statement, which settles what it leaves.
+-- The success of a first attempt, which nearly all outcomes are. Only the row of the run changes,
+-- at two thirds of the cost of `settle`, which settles all other outcomes.
 WITH given AS MATERIALIZED (
     SELECT run.job_id, run.token, stretch.first_run + run.place - 1 AS position, stretch.*
     FROM unnest(
@@ -23,7 +23,8 @@ WITH given AS MATERIALIZED (
     WHERE runs.job_id = given.job_id
       AND runs.due_at = given.due_at
       AND runs.token = given.token
-      -- In one expression: three that seem to leave no run would have the plan begin with those.
+      -- One expression: from three conditions the planner would conclude that hardly any run is
+      -- left, and begin with them.
       AND CASE runs.state WHEN 'armed' THEN runs.attempt = 0 AND NOT runs.had_retry ELSE false END
     RETURNING given.position
 )
@@ -33,19 +34,20 @@ SELECT
 FROM changed;
 
 -- name: settle
--- Fenced by token: a run that was taken over has another. Only a live run is changed, so that a
--- replay changes nothing. An ending comes once for the stretch of runs that share it. Put together
--- before anything is looked up: a plan for tables that are empty looks for all runs of a due time.
+-- Fenced by the token, which changes when a run is taken over. Only an unfinished run is changed,
+-- so that a replay changes nothing. Consecutive runs with the same ending share one row of
+-- arguments. `given` is materialised because a plan that was made for empty tables would read all
+-- runs of a due time.
 WITH given AS MATERIALIZED (
     SELECT run.job_id, run.token, stretch.first_run + run.place - 1 AS position, stretch.*
     FROM unnest(
         $3::integer[], $4::integer[], $5::timestamptz[], $6::text[], $7::timestamptz[],
         $8::timestamptz[], $9::bigint[], $10::smallint[], $11::text[], $12::timestamptz[],
-        $13::text[]
+        $13::text[], $14::boolean[]
     ) AS stretch (
         first_run, last_run, due_at, state, started_at,
         finished_at, lateness_us, http_status, error, retry_at,
-        skip_reason
+        skip_reason, is_attempt
     )
     CROSS JOIN LATERAL unnest(
         ($1::uuid[])[stretch.first_run:stretch.last_run],
@@ -55,7 +57,8 @@ WITH given AS MATERIALIZED (
     UPDATE runs
     SET state = given.state,
         attempt = runs.attempt + (
-            runs.state = 'armed' AND given.state NOT IN ('skipped', 'cancelled')
+            runs.state = 'armed' AND given.is_attempt
+            AND given.state NOT IN ('skipped', 'cancelled')
         )::integer,
         started_at = coalesce(runs.started_at, given.started_at),
         lateness_us = coalesce(runs.lateness_us, given.lateness_us),
@@ -72,10 +75,10 @@ WITH given AS MATERIALIZED (
       AND runs.token = given.token
       AND CASE runs.state
           WHEN 'armed' THEN true
-          -- What its worker has accepted is not handed over any more.
+          -- A run that its worker has accepted cannot be handed over.
           WHEN 'running' THEN given.state <> 'skipped'
               AND (given.state <> 'running' OR given.http_status IS NOT NULL)
-          -- A late answer. The end that a person has asked to try again does not come back.
+          -- A late answer. It does not end a run again for which a retry was requested.
           WHEN 'retrying' THEN given.state = 'succeeded'
               OR given.state IN ('dead', 'cancelled') AND runs.attempt > runs.attempts_before
           ELSE false
@@ -99,7 +102,7 @@ WITH given AS MATERIALIZED (
     USING changed
     WHERE changed.had_retry AND changed.state NOT IN ('retrying', 'running')
       AND retries.job_id = changed.job_id AND retries.due_at = changed.due_at
-), buried AS (
+), listed_dead AS (
     INSERT INTO dead (tenant_id, due_at, job_id)
     SELECT tenant_id, due_at, job_id FROM changed WHERE state = 'dead'
     ON CONFLICT DO NOTHING
@@ -110,7 +113,7 @@ SELECT
 FROM changed;
 
 -- name: note_stale
--- Of the outcomes that changed nothing, those whose token the run no longer has.
+-- Records the outcomes whose run has another token by now.
 WITH stale AS (
     SELECT given.*, runs.tenant_id, runs.attempt
     FROM unnest(

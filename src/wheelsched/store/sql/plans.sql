@@ -1,6 +1,6 @@
 -- name: list_unplanned
--- What is due first comes first: a crowd of others does not make it late. Documents are read for
--- the page alone, and not for the crowd behind it.
+-- Drafts that are due first come first, so that a backlog does not delay them. Only the documents
+-- of the page are read.
 SELECT unplanned_id, page.job_id, jobs.job_id IS NULL AS is_gone, jobs.tenant_id, jobs.name,
     jobs.state, jobs.version, jobs.definition, jobs.created_at, jobs.updated_at, jobs.error
 FROM (
@@ -13,12 +13,9 @@ LEFT JOIN jobs ON jobs.job_id = page.job_id
 ORDER BY page.due_at, unplanned_id;
 
 -- name: plan
--- Jobs get what was made of their documents, and their timers; or the reason why not. One that is
--- locked, by a transaction of any length, is passed by, and stays in the list.
-WITH fence AS MATERIALIZED (
-    SELECT shard_id, ARRAY(SELECT partition FROM partitions WHERE owner = $1) AS owned
-    FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
-), given AS (
+-- Turns drafts into jobs with timers, or records why they are refused. A draft that another
+-- transaction has locked is skipped, and stays in the list.
+WITH {{fence_with_owned}}, given AS (
     SELECT * FROM unnest(
         $3::bigint[], $4::uuid[], $5::integer[], $6::json[], $7::jsonb[], $8::timestamptz[],
         $9::text[]
@@ -46,7 +43,7 @@ WITH fence AS MATERIALIZED (
 ), judged AS MATERIALIZED (
     SELECT numbered.*,
         CASE WHEN error IS NULL AND before + number > job_quota
-            THEN format('the tenant has as many jobs as it may have: %s', job_quota)
+            THEN format('the tenant has reached its quota of %s jobs', job_quota)
             ELSE error
         END AS refusal
     FROM numbered
@@ -80,13 +77,11 @@ SELECT
 FROM judged;
 
 -- name: clear
--- After jobs that are gone: their timers, and the runs that wait for an attempt. Whatever else was
--- in the list and is planned by now is struck off too. A due time that had passed when its job was
--- cancelled, and was not armed, is skipped: the timer's own, for its schedule is gone with the job.
-WITH fence AS MATERIALIZED (
-    SELECT shard_id, ARRAY(SELECT partition FROM partitions WHERE owner = $1) AS owned
-    FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
-), struck AS (
+-- Removes the timers and retries of jobs that applications have cancelled, and the entries of
+-- drafts that are planned by now. If a timer was due before its job was cancelled and not armed,
+-- its due time is recorded as skipped; later ones are unknown, because the schedule is gone with
+-- the job.
+WITH {{fence_with_owned}}, struck AS (
     DELETE FROM unplanned
     USING fence
     WHERE unplanned.unplanned_id = ANY ($3::bigint[])

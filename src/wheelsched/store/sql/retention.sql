@@ -4,13 +4,13 @@ SELECT make_days(ARRAY(
     FROM generate_series(-1, $1::integer) AS n
 ));
 
--- name: wait_idle
--- The turn is a transaction that waits for the work of another connection: each statement there
--- has its timeout, and all of them together take as long as there are days to drop.
+-- name: allow_idle
+-- The transaction with the lock is idle while another connection drops the days. Each statement
+-- there has a timeout, but all of them together may take longer than the idle timeout.
 SET LOCAL idle_in_transaction_session_timeout = 0;
 
--- name: take_turn
--- A table that is neither written nor vacuumed in daily life; readers are not disturbed.
+-- name: lock_retention
+-- The lock of this mode conflicts only with migrations and VACUUM of this table, not with readers.
 LOCK TABLE migrations IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
 
 -- name: list_past_days
@@ -19,8 +19,9 @@ WHERE day < (clock_timestamp() AT TIME ZONE 'UTC')::date - $1::integer
 ORDER BY day;
 
 -- name: keep_dead
--- Moves a page of a day's dead runs, with their attempts, to the tables that outlive the day; gives
--- the last of the page. A run that is being redriven stays: it is not dead when its row is free.
+-- Moves a page of a day's dead runs, with their attempts, to the tables that outlive the day;
+-- returns the last run of the page. A run that is being redriven stays: it is not dead once its row
+-- is unlocked.
 WITH page AS MATERIALIZED (
     SELECT due_at, job_id FROM dead
     WHERE due_at >= $1::date::timestamp AT TIME ZONE 'UTC'
@@ -53,8 +54,8 @@ WITH page AS MATERIALIZED (
 SELECT due_at, job_id FROM page ORDER BY due_at DESC, job_id DESC LIMIT 1;
 
 -- name: has_live
--- Whether a run of the day has not ended: those that wait for an attempt are in retries, all others
--- lie after the mark of their partition.
+-- Whether the day has an unfinished run: runs that wait for an attempt are in retries, all others
+-- are due since `live_since` of their partition.
 SELECT EXISTS (
     SELECT FROM retries
     WHERE due_at >= $1::date::timestamp AT TIME ZONE 'UTC'
@@ -68,9 +69,9 @@ SELECT EXISTS (
 );
 
 -- name: write_detachments
--- Statements that take days from their parents. They run one by one and outside of a transaction:
--- only so is the lock one that the hot path does not notice. One that was cut short leaves its day
--- half detached, and is brought to its end.
+-- Generates the statements that detach days. They run one by one and outside of a transaction,
+-- which CONCURRENTLY requires, so that the hot path does not wait for their locks. One that was
+-- interrupted is finished.
 SELECT format(
     'ALTER TABLE %s DETACH PARTITION %s %s',
     inhparent::regclass, inhrelid::regclass,
@@ -83,7 +84,8 @@ WHERE inhparent IN ('runs'::regclass, 'attempts'::regclass)
 ORDER BY relname;
 
 -- name: write_drops
--- Days that have no parent any more. Nobody can reach them, so nobody waits.
+-- Generates the statements that drop detached days. Nothing else uses these tables, so nothing
+-- waits.
 SELECT format('DROP TABLE %s', pg_class.oid::regclass)
 FROM pg_class
 LEFT JOIN pg_inherits ON inhrelid = pg_class.oid
@@ -98,7 +100,7 @@ ORDER BY relname;
 DELETE FROM days WHERE day = ANY ($1::date[]);
 
 -- name: forget_retries
--- Rows of runs that are gone with their day.
+-- Deletes retries whose runs were dropped with their day.
 DELETE FROM retries
 WHERE due_at < date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
     - make_interval(days => $1::integer)
@@ -107,7 +109,7 @@ WHERE due_at < date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC') AT TI
   );
 
 -- name: forget_dead
--- A page of the dead runs that are past their retention, wherever they are kept.
+-- Deletes a page of the dead runs that are past their retention.
 WITH past AS MATERIALIZED (
     SELECT tenant_id, due_at, job_id FROM dead
     WHERE due_at < date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
@@ -132,7 +134,7 @@ WITH past AS MATERIALIZED (
 SELECT count(*) FROM past;
 
 -- name: forget_payloads
--- Those of runs that are gone with their day, and not kept beyond it.
+-- Deletes payloads whose runs were dropped with their day and not kept beyond it.
 DELETE FROM payloads
 WHERE due_at < (SELECT min(day)::timestamp AT TIME ZONE 'UTC' FROM days)
   AND NOT EXISTS (
@@ -141,7 +143,7 @@ WHERE due_at < (SELECT min(day)::timestamp AT TIME ZONE 'UTC' FROM days)
   );
 
 -- name: lock_finished
--- Jobs that finished long ago, in pages. Who asks for a run of one holds a lock that is passed by.
+-- A page of the jobs that finished long ago. A job that a request has locked is skipped.
 SELECT job_id, updated_at FROM jobs
 WHERE state = 'finished'
   AND updated_at < statement_timestamp() - make_interval(days => $1::integer)
@@ -151,8 +153,8 @@ LIMIT $4
 FOR UPDATE SKIP LOCKED;
 
 -- name: remove_finished
--- A statement after the locks, so that it sees every run that was asked for before them. A job with
--- a dead run stays as long as that: without its job nobody could redrive it.
+-- A separate statement after the locks, so that it sees every run that was requested before them. A
+-- job stays as long as it has a dead run, which could not be redriven without it.
 WITH removed AS (
     DELETE FROM jobs
     WHERE job_id = ANY ($1::uuid[])
@@ -166,9 +168,8 @@ WITH removed AS (
 SELECT count(*) FROM removed;
 
 -- name: forget_refused
--- As long as finished jobs are kept. They are not counted, and nothing else is known of them. No
--- quota bounds how many there are: those that have gone are told, and the next come with the next
--- call.
+-- Deletes a page of the refused drafts that are older than finished jobs may become, and returns
+-- how many were deleted. No quota limits how many there are, and they have neither timers nor runs.
 WITH removed AS (
     DELETE FROM jobs
     WHERE job_id = ANY (ARRAY(
@@ -184,5 +185,5 @@ WITH removed AS (
 SELECT count(*) FROM removed;
 
 -- name: forget_answers
--- Whoever sends a request again does so within the day.
+-- Idempotency keys are valid for one day.
 DELETE FROM idempotency WHERE begun_at < statement_timestamp() - interval '1 day';

@@ -11,8 +11,9 @@ SELECT bool_and(pg_has_role(current_user, 'wheelsched_owner', needed))
 FROM unnest($1::text[]) AS needed;
 
 -- name: list_foreign
--- Statements that give what is somebody else's to the owner: after a restore all of it belongs to
--- the account that restored it. The schema comes first, for who owns a table there must own that.
+-- Generates the statements that make wheelsched_owner the owner of every object: after a restore
+-- they belong to the account that restored them. The schema comes first: the owner of a table needs
+-- it.
 SELECT statement
 FROM (
     SELECT 1, 'ALTER SCHEMA wheelsched OWNER TO wheelsched_owner'
@@ -32,28 +33,30 @@ FROM (
 ORDER BY turn, statement;
 
 -- name: list_missing_rights
--- Statements that give the roles what they lack: all that the migrations give them, and nothing
--- where nothing is missing. What a migration grants is named here too; a test compares the two.
+-- Generates the statements that grant the roles the rights that they lack. Every right that
+-- a migration grants must be listed here too; a test compares the two.
 WITH on_tables (role_name, privilege, tables) AS (VALUES
     ('wheelsched_shard', 'SELECT', 'migrations settings tenants jobs job_counts timers runs '
-        'attempts retries dead payloads shards partitions days unplanned'),
+        'attempts retries dead payloads shards partitions days unplanned api_processes'),
     ('wheelsched_shard', 'INSERT', 'job_counts timers runs attempts retries dead shards'),
     ('wheelsched_shard', 'UPDATE', 'job_counts timers runs retries shards partitions'),
     ('wheelsched_shard', 'DELETE', 'timers retries shards unplanned'),
     ('wheelsched_api', 'SELECT', 'migrations settings tenants tokens jobs job_counts timers runs '
         'attempts retries dead kept_runs kept_attempts payloads shards partitions days audit '
-        'idempotency'),
+        'idempotency api_processes'),
     ('wheelsched_api', 'INSERT', 'tenants tokens jobs job_counts timers runs attempts retries dead '
-        'payloads audit idempotency'),
-    ('wheelsched_api', 'UPDATE', 'tenants tokens jobs job_counts timers runs retries idempotency'),
-    ('wheelsched_api', 'DELETE', 'jobs timers retries dead kept_runs kept_attempts idempotency')
+        'payloads audit idempotency api_processes'),
+    ('wheelsched_api', 'UPDATE', 'tenants tokens jobs job_counts timers runs retries idempotency '
+        'api_processes'),
+    ('wheelsched_api', 'DELETE', 'jobs timers retries dead kept_runs kept_attempts idempotency '
+        'api_processes')
 ), on_columns (role_name, privilege, table_name, columns) AS (VALUES
     ('wheelsched_shard', 'UPDATE', 'jobs',
         'state paused_at updated_at version definition tags error')
 ), on_functions (role_name, functions) AS (VALUES
     ('wheelsched_shard', 'make_days oldest_unarmed'),
     ('wheelsched_api', 'make_days find_token register_jobs start_timers '
-        'count_waiting oldest_unarmed'),
+        'count_waiting oldest_unarmed read_job list_jobs'),
     ('public', 'schedule schedule_at cancel current_tenant is_operator')
 ), policies (policy, role_name, command, condition, tables) AS (VALUES
     ('shard', 'wheelsched_shard', 'ALL', 'true', 'tenants tokens jobs job_counts timers runs '

@@ -1,8 +1,7 @@
 -- name: list_unfinished
--- Of each partition so many live runs after a position, whoever armed them: those armed for a first
--- attempt lie after the mark of their partition, and all others are in retries. Each partition is
--- read from its position on and no further than it is asked for, so that all pages together read
--- every row once.
+-- A page of the unfinished runs of each partition, after a position. Runs armed for a first attempt
+-- are due since `live_since` of their partition; all others are in retries. Each partition is read
+-- from its position on, up to the limit, so that all pages together read every row once.
 SELECT page.job_id, page.due_at
 FROM unnest($2::smallint[], $3::timestamptz[], $4::uuid[]) AS given (partition, due_at, job_id)
 JOIN partitions ON partitions.partition = given.partition
@@ -32,18 +31,16 @@ WHERE partitions.owner = $1
 ORDER BY given.partition, page.due_at, page.job_id;
 
 -- name: adopt
--- The run goes on under its new owner's token; an outcome with the old one is stale from here.
-WITH fence AS MATERIALIZED (
-    SELECT shard_id, ARRAY(SELECT partition FROM partitions WHERE owner = $1) AS owned
-    FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
-), given AS MATERIALIZED (
+-- Gives unfinished runs a token of their new owner. Outcomes with the old token are stale from then
+-- on.
+WITH {{fence_with_owned}}, given AS MATERIALIZED (
     SELECT run.*, fence.owned
     FROM fence, unnest($3::uuid[], $4::timestamptz[], $5::bigint[], $6::bigint[])
         AS run (job_id, due_at, old_token, token)
 ), adopted AS (
     UPDATE runs SET shard = $1, token = given.token, heartbeat_at = NULL
     FROM given
-    WHERE array_position(given.owned, runs.partition) IS NOT NULL  -- no way to look it up
+    WHERE array_position(given.owned, runs.partition) IS NOT NULL  -- never an index condition
       AND runs.job_id = given.job_id
       AND runs.due_at = given.due_at
       AND runs.token = given.old_token
@@ -57,8 +54,8 @@ SELECT
     array_agg(due_at) AS due_ats
 FROM adopted;
 
--- name: recheck
-SELECT runs.*, jobs.version
+-- name: revalidate
+SELECT runs.*, jobs.version, jobs.state = 'paused' AND NOT runs.had_retry AS is_paused
 FROM unnest($1::uuid[], $2::timestamptz[]) AS given (job_id, due_at)
 JOIN runs ON runs.job_id = given.job_id AND runs.due_at = given.due_at
 LEFT JOIN jobs ON jobs.job_id = given.job_id;

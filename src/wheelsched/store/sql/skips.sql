@@ -1,16 +1,16 @@
 -- name: stop_timer
--- The time of the clock: it may have waited for a claim in flight.
+-- clock_timestamp(), because the statement may have waited for a claim in flight.
 DELETE FROM timers WHERE job_id = $1 RETURNING due_at, clock_timestamp() AS stopped_at;
 
--- name: list_known
--- The latest: it is there that the row of a skip would be.
+-- name: list_existing_runs
+-- The latest runs first: the row of a skip has the latest of its due times.
 SELECT due_at FROM runs
 WHERE job_id = $1 AND due_at BETWEEN $2 AND $3
 ORDER BY due_at DESC
 LIMIT $4;
 
 -- name: write_skip
--- The last of these due times may have a row: it was armed when an earlier pause withdrew it.
+-- The last of the due times may have a row already, of a run that an earlier pause withdrew.
 INSERT INTO runs (
     job_id, due_at, tenant_id, partition, state, finished_at, skip_reason, missed_count,
     missed_since
@@ -22,9 +22,9 @@ SET missed_count = excluded.missed_count, missed_since = excluded.missed_since
 WHERE runs.state = 'skipped' AND runs.skip_reason = excluded.skip_reason;
 
 -- name: withdraw_armed
--- What is due within a second may have been sent by the time that the shard hears of this. The time
--- of the statement, which comes after the locks, keeps it from the history of the jobs; that of the
--- clock holds for a run that another transaction let it wait for.
+-- Runs due within a second may have been sent by the time their shard is notified. The condition on
+-- statement_timestamp() limits the scan to future runs; the one on clock_timestamp() is evaluated
+-- again for a run whose lock the statement has waited for.
 UPDATE runs
 SET state = 'skipped', skip_reason = $2, finished_at = clock_timestamp(), missed_count = 1,
     missed_since = due_at

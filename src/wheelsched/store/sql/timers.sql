@@ -1,6 +1,6 @@
 -- name: load_timers
--- In binary an instant counts from 2000. Thirty years on, that is the count from 1970, and the
--- program has nothing left to do to a hundred thousand of them.
+-- The binary format counts from the year 2000, and the program from 1970. The difference is added
+-- here, which is cheaper than in Python.
 SELECT job_id, due_at + interval '946684800 seconds', version FROM timers
 WHERE partition = ANY ($1::smallint[]) AND due_at <= $2
 UNION ALL
@@ -15,7 +15,7 @@ WHERE partition = ANY ($1::smallint[]) AND retry_at <= $2;
 SELECT job_id, due_at, version FROM timers WHERE job_id = ANY ($1::uuid[]) AND due_at <= $2;
 
 -- name: reload_retries
--- Of a job with a hundred thousand of them, those that came since they were read last.
+-- Only the retries that are new since they were read last: a job may have a hundred thousand.
 SELECT job_id, due_at, retry_at
 FROM unnest($1::uuid[], $3::timestamptz[]) AS given (job_id, since) JOIN retries USING (job_id)
 WHERE retry_at > given.since AND retry_at <= $2;
@@ -34,24 +34,15 @@ FROM unnest($1::uuid[], $2::timestamptz[]) AS given (job_id, due_at)
 JOIN payloads USING (job_id, due_at);
 
 -- name: arm
--- The claims whose only run is that of their own due time, in the lane on time: nearly all. The
--- fence comes first; without it no timer is moved. The answer is short: who won is listed only if
--- not all did.
--- Without ON CONFLICT, which would cost a fifth more: a run that is there already is an error.
-WITH fence AS MATERIALIZED (
-    SELECT shard_id, ARRAY(SELECT partition FROM partitions WHERE owner = $1) AS owned
-    FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
-), claims AS (
+-- Claims with one run, at their own due time, in the on-time lane: nearly all. Without the fence no
+-- timer is moved. The result is short: the claims that won are listed only if some did not.
+-- Without ON CONFLICT, which costs a fifth more: a run that exists already is an error.
+WITH {{fence_with_owned}}, claims AS (
     SELECT * FROM unnest(
         $3::uuid[], $4::timestamptz[], $5::integer[], $6::timestamptz[], $7::uuid[], $8::bigint[]
     ) AS claim (job_id, due_at, version, next_due_at, tenant_id, token)
 ), moved AS (
-    UPDATE timers SET due_at = coalesce(claims.next_due_at, 'infinity')
-    FROM claims, fence
-    WHERE timers.job_id = claims.job_id
-      AND timers.due_at = claims.due_at
-      AND timers.version = claims.version
-      AND timers.partition = ANY (fence.owned)
+    {{move_timers}}
     RETURNING claims.job_id, claims.due_at, claims.tenant_id, claims.token, timers.partition
 ), armed AS (
     INSERT INTO runs (job_id, due_at, tenant_id, partition, state, shard, token, armed_at)
@@ -59,17 +50,7 @@ WITH fence AS MATERIALIZED (
     RETURNING job_id
 ), earliest AS (
     SELECT partition, min(due_at) AS due_at FROM moved GROUP BY partition
-), high AS MATERIALIZED (
-    SELECT partitions.partition, earliest.due_at
-    FROM earliest JOIN partitions USING (partition)
-    WHERE partitions.live_since > earliest.due_at
-    ORDER BY partitions.partition
-    FOR NO KEY UPDATE OF partitions
-), lowered AS (
-    UPDATE partitions SET live_since = high.due_at
-    FROM high
-    WHERE partitions.partition = high.partition AND partitions.live_since > high.due_at
-)
+), {{lower_live_since}}
 SELECT
     EXISTS (SELECT FROM fence) AS is_held,
     count(*) AS won,
@@ -77,12 +58,9 @@ SELECT
 FROM armed;
 
 -- name: arm_missed
--- The claims that a misfire decision is about: a skip, and any number of runs, per timer. Also
--- those that may meet runs of their own past.
-WITH fence AS MATERIALIZED (
-    SELECT shard_id, ARRAY(SELECT partition FROM partitions WHERE owner = $1) AS owned
-    FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
-), claims AS (
+-- Claims after a misfire decision, each with a skip or any number of runs; and claims whose runs
+-- may exist already.
+WITH {{fence_with_owned}}, claims AS (
     SELECT * FROM unnest($3::uuid[], $4::timestamptz[], $5::integer[], $6::timestamptz[])
         AS claim (job_id, due_at, version, next_due_at)
 ), decided AS (
@@ -91,12 +69,7 @@ WITH fence AS MATERIALIZED (
         $11::text[], $12::text[], $13::integer[], $14::timestamptz[]
     ) AS run (job_id, due_at, tenant_id, token, lane, skip_reason, missed_count, missed_since)
 ), moved AS (
-    UPDATE timers SET due_at = coalesce(claims.next_due_at, 'infinity')
-    FROM claims, fence
-    WHERE timers.job_id = claims.job_id
-      AND timers.due_at = claims.due_at
-      AND timers.version = claims.version
-      AND timers.partition = ANY (fence.owned)
+    {{move_timers}}
     RETURNING timers.job_id, timers.partition
 ), written AS (
     INSERT INTO runs (
@@ -111,7 +84,7 @@ WITH fence AS MATERIALIZED (
         CASE WHEN decided.token IS NULL THEN clock_timestamp() END,
         decided.lane, decided.skip_reason, decided.missed_count, decided.missed_since
     FROM moved JOIN decided USING (job_id)
-    -- What a pause or an edit withdrew was never sent, and gives way when it is due after all.
+    -- A run that a pause or an edit withdrew was never sent, and may be armed again.
     ON CONFLICT (job_id, due_at) DO UPDATE
     SET state = excluded.state, shard = excluded.shard, token = excluded.token,
         armed_at = excluded.armed_at, finished_at = NULL, lane = excluded.lane,
@@ -121,17 +94,7 @@ WITH fence AS MATERIALIZED (
     RETURNING job_id, due_at, partition, state
 ), earliest AS (
     SELECT partition, min(due_at) AS due_at FROM written WHERE state = 'armed' GROUP BY partition
-), high AS MATERIALIZED (
-    SELECT partitions.partition, earliest.due_at
-    FROM earliest JOIN partitions USING (partition)
-    WHERE partitions.live_since > earliest.due_at
-    ORDER BY partitions.partition
-    FOR NO KEY UPDATE OF partitions
-), lowered AS (
-    UPDATE partitions SET live_since = high.due_at
-    FROM high
-    WHERE partitions.partition = high.partition AND partitions.live_since > high.due_at
-)
+), {{lower_live_since}}
 SELECT
     EXISTS (SELECT FROM fence) AS is_held,
     array_agg(job_id) FILTER (WHERE state = 'armed') AS job_ids,
@@ -140,23 +103,20 @@ SELECT
 FROM written;
 
 -- name: arm_retries
-WITH fence AS MATERIALIZED (
-    SELECT shard_id, ARRAY(SELECT partition FROM partitions WHERE owner = $1) AS owned
-    FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
-), given AS MATERIALIZED (
+WITH {{fence_with_owned}}, given AS MATERIALIZED (
     SELECT retry.*, fence.owned
     FROM fence, unnest($3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::bigint[])
         AS retry (job_id, due_at, retry_at, token)
 ), armed AS (
     UPDATE runs
     SET state = 'armed', shard = $1, token = given.token, armed_at = clock_timestamp(),
-        heartbeat_at = NULL  -- it was of the attempt before
+        heartbeat_at = NULL  -- of the previous attempt
     FROM given
     WHERE runs.job_id = given.job_id
       AND runs.due_at = given.due_at
       AND runs.retry_at = given.retry_at
       AND runs.state = 'retrying'
-      AND array_position(given.owned, runs.partition) IS NOT NULL  -- no way to look it up
+      AND array_position(given.owned, runs.partition) IS NOT NULL  -- never an index condition
     RETURNING runs.*
 ), marked AS (
     UPDATE retries SET retry_at = NULL
@@ -168,10 +128,9 @@ FROM (SELECT EXISTS (SELECT FROM fence) AS is_held) AS held
 LEFT JOIN armed ON true;
 
 -- name: advance_live_since
--- Each token once: what arrives a second time, after an arming has lowered the mark, hides nothing.
-WITH fence AS MATERIALIZED (
-    SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
-), given AS (
+-- Each token takes effect once: a replay must not raise `live_since` after an arming has lowered
+-- it.
+WITH {{fence}}, given AS (
     SELECT * FROM unnest($3::smallint[], $4::timestamptz[], $5::bigint[])
         AS mark (partition, live_since, token)
 ), places AS MATERIALIZED (
@@ -187,12 +146,10 @@ FROM places
 WHERE partitions.partition = places.partition AND partitions.marked_by < places.token;
 
 -- name: finish_jobs
--- Only while the timer says so: a job that was rescheduled meanwhile has a future again. One that
--- is locked, perhaps by an application and for long, is passed by: its timer is met again.
-WITH fence AS MATERIALIZED (
-    SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
-), locked AS MATERIALIZED (
-    -- The job before its timer, as everybody else.
+-- Only jobs whose timer has no due time left: a rescheduled job has one again. A locked job is
+-- skipped, because an application may hold the lock for long; its timer is loaded again later.
+WITH {{fence}}, locked AS MATERIALIZED (
+    -- The job before its timer, like every other statement, to avoid deadlocks.
     SELECT jobs.job_id FROM fence, jobs
     WHERE jobs.job_id = ANY ($3::uuid[])
     ORDER BY jobs.job_id
@@ -210,7 +167,7 @@ WITH fence AS MATERIALIZED (
 ), gone AS (
     SELECT tenant_id, count(*) AS jobs FROM finished GROUP BY tenant_id
 ), held AS MATERIALIZED (
-    -- In one order: another that finishes jobs of the same tenants waits, and is not waited for.
+    -- In a fixed order, to avoid deadlocks.
     SELECT job_counts.tenant_id, gone.jobs
     FROM gone JOIN job_counts ON job_counts.tenant_id = gone.tenant_id
     ORDER BY job_counts.tenant_id
@@ -221,12 +178,10 @@ FROM held
 WHERE job_counts.tenant_id = held.tenant_id;
 
 -- name: pause_gone_jobs
--- Only the version that was sent: a job that somebody resumed or edited since goes on, and one
--- that somebody is changing, or an application has locked, is passed by. Those that are paused are
--- given, each with the due time that its timer stood at, if that had passed.
-WITH fence AS MATERIALIZED (
-    SELECT shard_id FROM shards WHERE shard_id = $1 AND fence = $2 FOR KEY SHARE
-), locked AS MATERIALIZED (
+-- Pauses jobs whose target answered that it is gone, unless they were resumed or edited since: only
+-- the version that was sent is paused. A locked job is skipped. Returns the paused jobs, each with
+-- the due time of its timer, if that had passed.
+WITH {{fence}}, locked AS MATERIALIZED (
     SELECT jobs.job_id
     FROM fence, unnest($3::uuid[], $4::integer[]) AS given (job_id, version)
     JOIN jobs ON jobs.job_id = given.job_id

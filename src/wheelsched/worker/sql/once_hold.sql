@@ -1,3 +1,2 @@
--- Fails in a transaction that a failed statement has spoiled: committing it would roll back, and
--- not say so.
+-- Fails if an earlier statement has aborted the transaction: COMMIT would silently roll back.
 SELECT 1

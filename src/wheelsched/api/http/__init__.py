@@ -1,0 +1,1 @@
+"""HTTP handling of one request, from its headers to its response. Start with `service`."""

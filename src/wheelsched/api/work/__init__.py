@@ -1,0 +1,1 @@
+"""What workers that pull may do, whatever protocol they speak. Start with `service`."""

@@ -1,0 +1,1 @@
+"""The commands, a module per command or group."""

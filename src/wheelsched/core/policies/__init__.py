@@ -1,0 +1,1 @@
+"""The policies of a job (misfire, overlap, retry, pause) and the decisions they lead to."""

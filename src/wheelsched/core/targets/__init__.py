@@ -1,0 +1,1 @@
+"""Targets of callbacks: which URLs, addresses and headers are allowed."""

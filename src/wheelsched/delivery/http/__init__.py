@@ -1,0 +1,1 @@
+"""Delivers callbacks to workers over HTTP. Start with `dispatcher`."""

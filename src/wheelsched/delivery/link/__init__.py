@@ -1,0 +1,1 @@
+"""Links: authenticated connections over which shards hand runs to other processes."""

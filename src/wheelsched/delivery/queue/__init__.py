@@ -1,0 +1,1 @@
+"""Hands runs to workers that pull."""

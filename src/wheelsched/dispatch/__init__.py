@@ -1,1 +1,0 @@
-"""Callbacks to workers over HTTP. `http.py` reads first."""

@@ -1,0 +1,1 @@
+"""Runs a Postgres from a package, for machines without one. Start with `postgres`."""

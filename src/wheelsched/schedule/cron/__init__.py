@@ -1,0 +1,1 @@
+"""Parses cron expressions and matches them against the wall clock."""

@@ -1,0 +1,1 @@
+"""Describes schedules in English."""

@@ -1,0 +1,1 @@
+"""Parses recurrence rules (RFC 5545) and matches them against the wall clock."""

@@ -1,0 +1,1 @@
+"""Claims runs ahead of their time, and builds their requests."""

@@ -1,0 +1,1 @@
+"""Sends armed runs when they are due."""

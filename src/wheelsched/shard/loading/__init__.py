@@ -1,0 +1,1 @@
+"""Reads what is due in the coming minutes from the database into the wheel."""

@@ -1,0 +1,1 @@
+"""The runs that a shard holds, from their claim to their outcome."""

@@ -1,0 +1,1 @@
+"""Writes outcomes in batches."""

@@ -1,0 +1,1 @@
+"""Connections to Postgres, the statements by name, and failures as errors."""

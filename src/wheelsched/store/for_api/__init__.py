@@ -1,0 +1,1 @@
+"""What the API asks of the store for one caller: jobs, history, tenants."""

@@ -1,0 +1,1 @@
+"""What a shard asks of the store: leases, timers, claims, outcomes, hints."""

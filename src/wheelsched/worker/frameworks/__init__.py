@@ -1,0 +1,1 @@
+"""Adapters of the receiver to aiohttp, ASGI and WSGI."""

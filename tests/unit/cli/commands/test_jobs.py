@@ -1,0 +1,65 @@
+"""`job` commands against the real API."""
+
+import asyncio
+import re
+from io import StringIO
+from uuid import UUID, uuid4
+
+import pytest
+from rich.console import Console
+from tests.api import Api
+
+from wheelsched.cli.commands.jobs import _shown as shown
+from wheelsched.cli.commands.jobs import find
+from wheelsched.cli.output import Output
+from wheelsched.client import SyncClient
+from wheelsched.errors import NotFound
+
+
+async def test_a_registered_job_is_shown_with_its_warnings(api: Api) -> None:
+    await api.create(name="report", schedule="0 0 12 ? * 2-6")
+    await api.create(name="plain", schedule="0 9 * * *")
+
+    def look() -> list[str]:
+        with SyncClient(api.url, api.token) as client:
+            return [printed(shown(find(client, name))) for name in ("report", "plain")]
+
+    report, plain = await asyncio.to_thread(look)
+    assert "warning 1" in report
+    assert "in Quartz" in report
+    assert "warning" not in plain
+
+
+async def test_a_job_for_a_queue_is_shown_with_its_queue(api: Api) -> None:
+    await api.create(name="report", target={"queue": "billing", "claim_within": "2h"})
+
+    def look() -> str:
+        with SyncClient(api.url, api.token) as client:
+            return printed(shown(find(client, "report")))
+
+    report = await asyncio.to_thread(look)
+    assert "queue billing" in report
+    assert re.search(r"claim within\s+2h", report)
+    assert "batch" not in report
+
+
+def printed(output: Output) -> str:
+    console = Console(width=1_000, file=StringIO())
+    console.print(output.text)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+async def test_a_job_is_found_by_its_id_or_by_its_name_whatever_that_looks_like(api: Api) -> None:
+    name, nobody = str(uuid4()), str(uuid4())
+    job_id = UUID((await api.create(name=name))["job_id"])
+
+    def look() -> None:
+        with SyncClient(api.url, api.token) as client:
+            assert find(client, str(job_id)).name == name
+            assert find(client, name).job_id == job_id
+            for written in (nobody, "nobody"):
+                with pytest.raises(NotFound, match=f"job '{written}' not found"):
+                    find(client, written)
+
+    await asyncio.to_thread(look)
