@@ -21,7 +21,7 @@ from wheelsched.wire import stream as wire
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
-SETTLE_S: Final = 1.0
+SETTLE_S: Final = 30.0  # a dead connection ends earlier, by the pings of HTTP/2
 
 
 class GrpcConnection:
@@ -53,11 +53,12 @@ class GrpcConnection:
             await self._context.abort(status.code, status.details, status.metadata)
 
     def cut(self) -> None:
-        self.is_cut = True
-        self._cancel()
+        if not self.is_cut:
+            self.is_cut = True
+            self._cancel()
 
     async def settle(self) -> None:
-        """Waits a while for a write in progress: until it ends, gRPC can send no status."""
+        """Waits for a write in progress: until it ends, gRPC sends no status, and no other end."""
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=SETTLE_S)
 

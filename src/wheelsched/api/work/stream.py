@@ -77,6 +77,7 @@ class WorkStream:
         self._tenant_id = tenant_id
         self._clock = clock
         self._outbox: deque[wire.SchedulerMessage] = deque()
+        self._sending = asyncio.Lock()  # gRPC takes one message at a time
         self._has_room = asyncio.Event()
         self._room_for_reports = asyncio.Semaphore(MAX_REPORTS)
         self._lease_us: int | None = None
@@ -154,7 +155,8 @@ class WorkStream:
             case wire.Hello():
                 self._lease_us = read_lease(message.lease, pointer="/lease")
                 queues = read_queues(message.queues)
-                await self._connection.send(WELCOME)  # before the first runs
+                async with self._sending:
+                    await self._connection.send(WELCOME)  # before the first runs
                 self._session.register(queues, message.credits)
             case wire.AddCredits():
                 self._add_credits(message.credits)
@@ -205,10 +207,11 @@ class WorkStream:
             while True:
                 await session.changed.wait()
                 session.changed.clear()
-                await self._write_all()
-                if self._is_ending and not self._outbox:
-                    await self._connection.close(self._error)
-                    return
+                async with self._sending:
+                    await self._write_all()
+                    if self._is_ending and not self._outbox:
+                        await self._connection.close(self._error)
+                        return
         except ConnectionError:
             return  # the reader sees it, too
 

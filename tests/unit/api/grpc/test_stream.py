@@ -49,6 +49,15 @@ async def ended(stream: Any) -> tuple[StatusCode, str]:
     raise AssertionError("it ended without an error")
 
 
+async def until_registered(scheduler: Scheduler) -> None:
+    """The welcome reaches the worker before the scheduler knows that it was sent."""
+
+    async def is_registered() -> bool:
+        return bool(scheduler.work.subscriptions)
+
+    await until(is_registered)
+
+
 async def until_gone(scheduler: Scheduler) -> None:
     async def is_gone() -> bool:
         return not scheduler.work.subscriptions
@@ -64,11 +73,7 @@ async def test_the_first_message_is_answered_with_the_timing(
     assert (await receive(stream)).welcome == pb.Welcome(
         alive_ms=10_000, silence_ms=25_000, delivery_lease_ms=5_000
     )
-
-    async def has_registered() -> bool:
-        return bool(scheduler.work.subscriptions)
-
-    await until(has_registered)
+    await until_registered(scheduler)
     (subscription,) = scheduler.work.subscriptions
     assert (subscription.queues, subscription.credits) == (("billing", "mail"), 3)
 
@@ -147,6 +152,7 @@ async def test_heartbeats_have_the_lease_of_the_stream(scheduler: Scheduler, cal
 
 async def test_an_idle_stream_gets_a_sign_of_life(scheduler: Scheduler, calls: Calls) -> None:
     stream = await register(calls)
+    await until_registered(scheduler)
     await scheduler.api.clock.advance(11 * SECOND_NS)
     assert (await receive(stream)).WhichOneof("message") == "alive"
 
@@ -155,6 +161,7 @@ async def test_a_silent_worker_loses_its_stream_and_its_credits(
     scheduler: Scheduler, calls: Calls
 ) -> None:
     stream = await register(calls)
+    await until_registered(scheduler)
     await scheduler.api.clock.advance(30 * SECOND_NS)
     assert await ended(stream) == (
         StatusCode.UNAVAILABLE,
@@ -180,6 +187,7 @@ async def test_a_worker_that_does_not_read_holds_up_nobody(
 ) -> None:
     """What is written to it waits for room; it loses its stream like one that is silent."""
     await register(calls, 100)
+    await until_registered(scheduler)
     scheduler.work.add(scheduler.api.tenant_id, count=100, payload="x" * 250_000)
     await scheduler.api.clock.advance(30 * SECOND_NS)
     await until_gone(scheduler)
@@ -201,6 +209,7 @@ async def test_a_revoked_token_ends_the_stream(scheduler: Scheduler) -> None:
     await api.add_token("wst_worker", api.tenant_id, "work")
     calls = Calls(api.grpc, "wst_worker")
     stream = await register(calls)
+    await until_registered(scheduler)
     tokens = (await api.get("/tokens")).body["items"]
     (token_id,) = [each["token_id"] for each in tokens if each["name"] == "wst_worker"]
     assert (await api.call("DELETE", f"/tokens/{token_id}")).status == 200
@@ -295,11 +304,7 @@ async def test_a_stopping_process_tells_its_workers_to_go_elsewhere(
 
 async def test_a_stopping_process_answers_its_claims(scheduler: Scheduler, calls: Calls) -> None:
     claiming = asyncio.create_task(calls.claim(wait_ms=60_000))
-
-    async def is_waiting() -> bool:
-        return bool(scheduler.work.subscriptions)
-
-    await until(is_waiting)
+    await until_registered(scheduler)
     await scheduler.api.stop()
     assert list((await claiming).tasks) == []
     assert (await refused(calls.claim(timeout=20))).code() is StatusCode.UNAVAILABLE

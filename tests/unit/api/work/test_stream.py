@@ -17,6 +17,7 @@ from wheelsched.clock import SystemClock
 from wheelsched.core.outcome import Succeeded
 from wheelsched.errors import WheelschedError
 from wheelsched.ports.work import Attempted, QueueRun
+from wheelsched.testing import VirtualClock
 from wheelsched.wire import stream as wire
 from wheelsched.wire.stream import MAX_FRAME_BYTES, SUBPROTOCOL
 
@@ -46,6 +47,11 @@ class Connector:
         hello = {"worker_id": "w1", "queues": ["billing"], "credits": credits} | fields
         await send(websocket, type="hello", **hello)
         assert (await receive(websocket))["type"] == "welcome"
+
+        async def is_registered() -> bool:
+            return bool(self._scheduler.work.subscriptions)
+
+        await until(is_registered)
         return websocket
 
 
@@ -340,6 +346,52 @@ async def test_a_worker_that_goes_before_it_is_welcome_is_no_failure(scheduler: 
     stream = WorkStream(GoneWorker(), registered, Reports(work), tenant_id, SystemClock())
     await stream.run()
     assert work.subscriptions == []
+
+
+class SlowWorker:
+    """A connection that takes one message at a time, as gRPC does, and each of them slowly."""
+
+    def __init__(self) -> None:
+        self.is_free = asyncio.Event()
+        self.sent: list[wire.SchedulerMessage] = []
+        self._messages: list[wire.WorkerMessage | None] = [
+            wire.Hello(worker_id="w1", queues=("billing",)),
+            None,
+        ]
+        self._sending = 0
+
+    async def receive(self) -> wire.WorkerMessage | None:
+        return self._messages.pop(0)
+
+    async def send(self, message: wire.SchedulerMessage) -> None:
+        self._sending += 1
+        assert self._sending == 1
+        await self.is_free.wait()
+        self._sending -= 1
+        self.sent.append(message)
+
+    async def send_runs(self, runs: Sequence[QueueRun], expires_us: int) -> None:
+        raise AssertionError
+
+    async def close(self, error: WheelschedError | None) -> None:
+        assert self._sending == 0
+
+    def cut(self) -> None:
+        raise AssertionError
+
+
+async def test_nothing_is_sent_while_another_message_is_being_sent(scheduler: Scheduler) -> None:
+    work, tenant_id = scheduler.work, scheduler.api.tenant_id
+    worker, clock = SlowWorker(), VirtualClock()
+    registered = session.Session(work, tenant_id, lambda: scheduler.now_us)
+    stream = WorkStream(worker, registered, Reports(work), tenant_id, clock)
+    serving = asyncio.create_task(stream.run())
+    await clock.advance(10 * SECOND_NS)
+    stream.tick()  # a sign of life is due, and the worker has not read the welcome yet
+    await clock.run_ready()
+    worker.is_free.set()
+    await serving
+    assert [type(message) for message in worker.sent] == [wire.Welcome, wire.Alive]
 
 
 async def test_a_run_id_that_is_too_long_is_refused(connector: Connector) -> None:
