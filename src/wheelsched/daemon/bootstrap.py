@@ -49,8 +49,11 @@ PERMANENT_ERRORS: Final = (
 
 def run_role(role: Coroutine[Any, Any, None]) -> None:
     """Runs a role to its end, on uvloop."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(role)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(role)
+    finally:  # the parent may forward a signal while this process exits without its handlers
+        signal.signal(STOP_FROM_PARENT, signal.SIG_IGN)
 
 
 async def open_clock(machine: SystemClock, leases: LeaseStore) -> DatabaseClock:

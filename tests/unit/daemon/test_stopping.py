@@ -14,7 +14,7 @@ from wheelsched.daemon.parent import STOP_FROM_PARENT, ShardRecord, needs_parent
 
 STOPPABLE = """
 import asyncio, os, sys
-from wheelsched.daemon.bootstrap import stop_on_signals
+from wheelsched.daemon.bootstrap import run_role, stop_on_signals
 
 async def main():
     stopping = asyncio.Event()
@@ -24,7 +24,30 @@ async def main():
         await asyncio.sleep(0.05)
     assert stopping.is_set()
 
-asyncio.run(main())
+run_role(main())
+"""
+
+EXITING = """
+import asyncio, os, signal
+from functools import partial
+from wheelsched.daemon.bootstrap import run_role, stop_on_signals
+from wheelsched.daemon.parent import STOP_FROM_PARENT
+
+forward = partial(os.kill, os.getpid(), STOP_FROM_PARENT)
+
+class Last:
+    def __del__(self, forward=forward):
+        forward()  # after the interpreter has removed all handlers
+
+async def main():
+    stopping = asyncio.Event()
+    stop_on_signals(stopping)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await stopping.wait()
+
+run_role(main())
+forward()
+last = Last()
 """
 
 
@@ -46,6 +69,13 @@ def test_a_second_signal_of_one_sender_ends_the_process(
         command, check=False, timeout=PATIENCE_S, env=os.environ, stderr=subprocess.PIPE
     )
     assert done.returncode == code, done.stderr
+
+
+def test_a_signal_that_is_forwarded_to_an_exiting_process_changes_nothing() -> None:
+    """A service manager has told it to stop, and its parent was slow to forward the same."""
+    command = [sys.executable, "-c", EXITING]
+    done = subprocess.run(command, check=False, timeout=PATIENCE_S, stderr=subprocess.PIPE)
+    assert done.returncode == 0, done.stderr
 
 
 WAITING = "import signal; signal.sigwait([signal.SIGUSR1]); raise SystemExit(138)"
