@@ -8,6 +8,11 @@ attempts. A retry belongs to a live run, so the policy does not decide about it 
 requested run that is not yet dispatched is unfinished but not live: the policy decides about it.
 The shard that owns a job's partition knows all of its runs.
 
+A run is *settling* while its outcome is known and not written yet. It is still live: if its shard
+dies, the next owner sends it again. But whether it ends with this outcome is known only once it is
+written, so `skip` lets a run wait for that. Otherwise a job whose run was answered while the
+database was away would skip everything that it missed meanwhile.
+
 A dead or cancelled run that a person retries or redrives has ended and is no longer live. It waits
 in the late lane (`request.retry`), and the policy decides about it as about any other late run.
 
@@ -37,7 +42,7 @@ class Fire(Struct, frozen=True, kw_only=True):
 
 
 class Queue(Struct, frozen=True, kw_only=True):
-    """Keep the run armed, and decide again when a live run of the job ends."""
+    """Keep the run armed, and decide again when a live run of the job ends or was settled."""
 
 
 class Skip(Struct, frozen=True, kw_only=True):
@@ -56,20 +61,22 @@ def decide(
     lane: Lane,
     live: Collection[RunKey],
     ahead: int,
+    settling: int = 0,
 ) -> Decision:
     """Decide about an armed run that is due.
 
     `lane` is `Run.lane`: a manual retry moves a scheduled run to the late lane. `live` are the live
-    runs of its job, oldest dispatch first. `ahead` is how many runs of the job wait before this
-    one: runs on time come before late ones, each ordered by due time.
+    runs of its job, oldest dispatch first, and `settling` is how many of them are settling; only
+    `skip` needs it. `ahead` is how many runs of the job wait before this one: runs on time come
+    before late ones, each ordered by due time.
     """
     must_run = trigger is not Trigger.SCHEDULE or lane is Lane.LATE
     if must_run:
         return Fire() if len(live) + ahead < policy.limit else Queue()
     match policy.policy:
-        case OnOverlap.SKIP:
-            return Fire() if len(live) < policy.limit else Skip(reason=SkipReason.OVERLAP)
-        case OnOverlap.QUEUE | OnOverlap.ALLOW:
+        case OnOverlap.SKIP if len(live) - settling >= policy.limit:
+            return Skip(reason=SkipReason.OVERLAP)
+        case OnOverlap.SKIP | OnOverlap.QUEUE | OnOverlap.ALLOW:
             if len(live) + ahead < policy.limit:
                 return Fire()
             return Queue() if ahead < MAX_QUEUED else Skip(reason=SkipReason.QUEUE_FULL)

@@ -23,7 +23,7 @@ from uuid import UUID
 from wheelsched.core.model import Lane, RunKey, RunState, SkipReason, Trigger
 from wheelsched.core.partition import partition_of
 from wheelsched.core.policies import overlap
-from wheelsched.core.policies.policy import OnMisfire
+from wheelsched.core.policies.policy import OnMisfire, OnOverlap
 from wheelsched.ports import Dispatcher
 from wheelsched.shard.context import Context
 from wheelsched.shard.firing.hand_outs import HandOuts
@@ -201,6 +201,7 @@ class Admission:
             lane=run.lane,
             live=registry.live_keys(run.key.job_id),
             ahead=registry.waiting_ahead_of(run),
+            settling=self._count_settling(run),
         )
         match decision:
             case overlap.Fire():
@@ -232,6 +233,13 @@ class Admission:
             elif registry.first_waiting(job_id) is run:
                 break
         return ready
+
+    def _count_settling(self, run: ArmedRun) -> int:
+        """The live runs of its job whose outcome waits to be written. Only `skip` asks, which has
+        hardly ever more than one live run."""
+        if run.rules.overlap.policy is not OnOverlap.SKIP:
+            return 0
+        return self._context.registry.count_settling(run.key.job_id)
 
     def _is_misfire(self, run: ArmedRun) -> bool:
         """Whether the misfire policy of a run skips it once it is past its grace."""

@@ -93,6 +93,8 @@ class HandOuts:
         self, runs: Sequence[ArmedRun], outcome: Outcome
     ) -> tuple[Report, asyncio.Future[set[RunKey] | None]]:
         """Puts a report, and returns it with its receipt."""
+        for run in runs:
+            run.enter(Phase.SETTLING)
         receipt: asyncio.Future[set[RunKey] | None] = asyncio.get_running_loop().create_future()
         self._unwritten.add(receipt)
         receipt.add_done_callback(self._unwritten.discard)

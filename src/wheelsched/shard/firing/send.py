@@ -36,7 +36,7 @@ TOO_MANY_WAIT: Final = "no worker claimed the run: too many runs of its queue or
 NOT_KEEPING_UP: Final = "the target is not keeping up: too many runs are queued for it"
 
 # Members of an enum, looked up once: half a million runs pass in one second.
-_SENT, _WITHDRAWN = Phase.SENT, Phase.WITHDRAWN
+_SENT, _SETTLING, _WITHDRAWN = Phase.SENT, Phase.SETTLING, Phase.WITHDRAWN
 
 
 class DoubtfulRuns:
@@ -330,9 +330,11 @@ class Sender:
             equal = batch.runs[first : first + count]
             first += count
             if runs := [run for run in equal if run.phase is not _WITHDRAWN]:
-                if runs[0].phase is not _SENT:
-                    for run in runs:
-                        run.enter(Phase.SETTLING)
+                for run in runs:
+                    if run.phase is _SENT:
+                        run.phase = _SETTLING
+                    else:
+                        run.enter(_SETTLING)
                 self._queues.results.put(Report(runs=runs, outcome=outcome, finished_us=now_us))
 
 

@@ -1,13 +1,13 @@
 """The phase of an armed run: where it is between its claim and its outcome.
 
 ```
-ARMED ──► WAITING ──► ADMITTED ──► SENT
+ARMED ──► WAITING ──► ADMITTED ──► SENT ──► SETTLING
   └──► HELD              └──► SUSPENDED
 ```
 
-Invariant: a run is in one phase, and moves only as `NEXT` says. It ends as `SENT`, as `SETTLING` or
-as `WITHDRAWN`: another attempt of the run is another `ArmedRun`. A run that a worker gives back
-unbegun is `ADMITTED` again.
+Invariant: a run is in one phase, and moves only as `NEXT` says. It ends as `SETTLING` or as
+`WITHDRAWN`: another attempt of the run is another `ArmedRun`. A run that a worker gives back
+unbegun is `ADMITTED` again. A run whose outcome cannot be written is `SENT` again.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Phase(IntEnum):
     ADMITTED = 3  # live; waits in the fair queue
     SUSPENDED = 4  # live; waits to be revalidated
     SENT = 5  # live; its request went to the socket, or it was handed to a worker
-    SETTLING = 6  # it ends unsent: its failure, or a ruling, waits to be written
+    SETTLING = 6  # its outcome, or a ruling, waits to be written
     WITHDRAWN = 7  # will not be sent, or its response is ignored
 
 
@@ -45,7 +45,7 @@ NEXT: Final[Mapping[Phase, frozenset[Phase]]] = {
         {Phase.ARMED, Phase.SUSPENDED, Phase.SENT, Phase.SETTLING, Phase.WITHDRAWN}
     ),
     Phase.SUSPENDED: frozenset({Phase.ARMED, Phase.ADMITTED, Phase.WITHDRAWN}),
-    Phase.SENT: frozenset({Phase.ADMITTED, Phase.WITHDRAWN}),
-    Phase.SETTLING: frozenset({Phase.WITHDRAWN}),
+    Phase.SENT: frozenset({Phase.ADMITTED, Phase.SETTLING, Phase.WITHDRAWN}),
+    Phase.SETTLING: frozenset({Phase.SENT, Phase.WITHDRAWN}),
     Phase.WITHDRAWN: frozenset(),
 }

@@ -250,6 +250,20 @@ class RunRegistry:
         """Ends the attempt of a run that stays live."""
         if (live := self.find(key)) is not None:
             live.armed = None
+        self._free(key.job_id)
+
+    def unsettle(self, run: ArmedRun) -> None:
+        """Records that the outcome of a run will not be written: nothing waits for that."""
+        if run.phase is Phase.SETTLING:
+            run.enter(Phase.SENT)
+        self._free(run.key.job_id)
+
+    def count_settling(self, job_id: UUID) -> int:
+        """The number of live runs of a job whose outcome waits to be written; visits them all."""
+        return sum(
+            live.armed is not None and live.armed.phase is Phase.SETTLING
+            for live in self._live_by_key(job_id).values()
+        )
 
     def end(self, key: RunKey, token: int | None = None) -> None:
         """Removes a live run that has a final outcome, or that another shard owns.

@@ -9,7 +9,7 @@ for a while. A result that a next run of its job waits for does not, because `ov
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
 from random import Random
@@ -151,6 +151,7 @@ class Settle:
         if settlement.stale or settlement.refused:
             self._end_stale(one for one in settled if one.key in settlement.stale)
             unwritten = settlement.stale | settlement.refused  # refused ones stay live
+            self._unsettle(result, unwritten)
             settled = [one for one in settled if one.key not in unwritten]
         for ending, alike in groupby(settled, attrgetter("ending")):
             written = list(alike)
@@ -168,6 +169,13 @@ class Settle:
             log.info("outcome.stale", **about_run(one.key, one.token))
             if not self._context.registry.has_later(one.key, one.token):
                 self._end(one.key, one.token)
+
+    def _unsettle(self, result: Report | Ruling, unwritten: Container[RunKey]) -> None:
+        """Lets the next runs of a job no longer wait for an outcome that will not be written."""
+        if isinstance(result, Report):
+            for run in result.runs:
+                if run.key in unwritten:
+                    self._context.registry.unsettle(run)
 
     def _end(self, key: RunKey, token: int) -> None:
         """Ends a run with this attempt, and perhaps its job too."""

@@ -26,9 +26,10 @@ def decided(
     trigger: Trigger = Trigger.SCHEDULE,
     lane: Lane = Lane.ON_TIME,
     ahead: int = 0,
+    settling: int = 0,
 ) -> Decision:
     policy = OverlapPolicy(policy=choice, max_concurrent=max_concurrent)
-    return decide(policy, trigger=trigger, lane=lane, live=live, ahead=ahead)
+    return decide(policy, trigger=trigger, lane=lane, live=live, ahead=ahead, settling=settling)
 
 
 @EACH_POLICY
@@ -47,6 +48,19 @@ def test_skip_skips_a_run_that_would_be_the_second() -> None:
 
 def test_skip_never_has_two_live_runs_whatever_max_concurrent_says() -> None:
     assert decided(OnOverlap.SKIP, FIRST, max_concurrent=3) == Skip(reason=SkipReason.OVERLAP)
+
+
+def test_skip_lets_a_run_wait_for_an_outcome_that_is_not_written_yet() -> None:
+    assert decided(OnOverlap.SKIP, FIRST, settling=1) == Queue()
+    assert decided(OnOverlap.SKIP, FIRST, settling=1, ahead=1) == Queue()
+    full = decided(OnOverlap.SKIP, FIRST, settling=1, ahead=MAX_QUEUED)
+    assert full == Skip(reason=SkipReason.QUEUE_FULL)
+    beside = decided(OnOverlap.SKIP, FIRST, SECOND, settling=1)
+    assert beside == Skip(reason=SkipReason.OVERLAP)
+
+
+def test_skip_does_not_let_a_run_overtake_those_that_wait() -> None:
+    assert decided(OnOverlap.SKIP, ahead=1) == Queue()
 
 
 def test_queue_lets_a_run_wait() -> None:
@@ -101,5 +115,4 @@ def test_a_requested_or_late_run_fires_below_the_limit(
 
 
 def test_an_on_time_run_does_not_wait_for_the_late_ones() -> None:
-    assert decided(OnOverlap.SKIP, ahead=100) == Fire()
     assert decided(OnOverlap.CANCEL, ahead=100) == Fire()

@@ -236,3 +236,23 @@ def test_a_run_that_is_armed_again_and_has_no_other_beside_it_is_not_held() -> N
     anew = armed(1, job_id=JOB)
     assert not registry.arm_again(anew)
     assert anew.phase is Phase.ARMED
+
+
+async def test_the_runs_that_wait_for_an_outcome_are_freed_however_that_ends() -> None:
+    registry = RunRegistry(most=1_000)
+    run, later = armed(1, job_id=JOB), armed(2, job_id=JOB)
+    for each in (run, later):
+        registry.arm(each)
+    registry.begin(run)
+    assert registry.count_settling(JOB) == 0
+    run.enter(Phase.SENT)
+    run.enter(Phase.SETTLING)
+    registry.wait(later)
+    assert registry.count_settling(JOB) == 1
+    registry.unsettle(run)
+    assert registry.count_settling(JOB) == 0
+    assert await registry.freed.take() == [JOB]
+    run.enter(Phase.SETTLING)
+    registry.pause(run.key)
+    assert registry.count_settling(JOB) == 0
+    assert await registry.freed.take() == [JOB]
