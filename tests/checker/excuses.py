@@ -7,7 +7,6 @@ from tests.checker.times import SECOND_US
 
 TOLERANCE_US = 15_000  # of the clock, and of a round trip
 WRITTEN_US = SECOND_US  # an outcome is in the tables so long after it was about to be written
-BUSY = 4  # times as long as a request is on its way, a busy machine takes longer to write it
 LOSING = ("crash", "freeze", "store", "loss", "false_death")  # what may keep it from there
 DRAIN_US = 29 * SECOND_US  # a shard that leaves finishes what it has sent, within bounds
 SETTLES_US = 5 * SECOND_US  # a step is believed at the third reading, and there is one a second
@@ -42,11 +41,6 @@ def whole_since(evidence: Evidence, from_us: int, for_us: int, kinds: tuple[str,
         for fault in evidence.times.faults(from_us, whole_us, kinds):
             whole_us = max(whole_us, fault.until_us + for_us)
     return whole_us
-
-
-def written_within_us(evidence: Evidence) -> int:
-    """How long it takes to write an outcome when nothing is broken. A real machine may be busy."""
-    return WRITTEN_US + BUSY * evidence.history.transit_us
 
 
 def unwritten_by(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 from tests.checker.deliveries import has_failed
-from tests.checker.excuses import is_doubtful, tolerance_us, whole_since, written_within_us
+from tests.checker.excuses import WRITTEN_US, is_doubtful, tolerance_us, whole_since
 from tests.checker.findings import Evidence, Finding
 from tests.checker.oracle import due_times
 from tests.checker.records import FINAL, Request, RunRow, Verb
@@ -20,6 +20,7 @@ WITHDRAWN = ("deleted", "paused", "edited")
 QUEUE = 1_000  # runs of a job that wait for their turn
 LOOKS_US = SECOND_US  # between two looks at what others have in hand
 HIDING = ("crash", "freeze", "store", "deaf", "stall")  # what keeps a shard from hearing of an end
+STOPPING = ("crash", "freeze", "stall")  # likewise, if the worker has told it
 
 
 class Case(Struct, frozen=True):
@@ -101,13 +102,30 @@ def _was_live(case: Case, other: RunRow) -> bool:
 
 
 def _known_us(case: Case, other: RunRow) -> int:
-    """When whoever decided knew of an end: of what another shard carries, it has to look for it."""
+    """When whoever decided knew of an end: of what another shard carries, it has to look for it.
+
+    Of what its worker has told it, it knows also while the store is away. It cannot write that yet,
+    and the next run of the job waits for it; but it is not skipped.
+    """
     ended_us = case.evidence.ended_us(other)
     if ended_us is None:
         return FOREVER_US
-    is_carried = other.shard != case.run.shard
-    within_us = written_within_us(case.evidence) + (LOOKS_US if is_carried else 0)
-    return whole_since(case.evidence, ended_us, within_us, HIDING)
+    if other.shard != case.run.shard:
+        return whole_since(case.evidence, ended_us, WRITTEN_US + LOOKS_US, HIDING)
+    kinds = STOPPING if _is_told(case, other) else HIDING
+    return whole_since(case.evidence, ended_us, WRITTEN_US, kinds)
+
+
+def _is_told(case: Case, other: RunRow) -> bool:
+    """Whether a worker has said in its response that a run has succeeded."""
+    return other.state == "succeeded" and any(
+        arrival.token == other.token
+        and arrival.answer == "ok"
+        and arrival.answered_us is not None
+        and not arrival.reported
+        and not arrival.queue
+        for arrival in case.evidence.arrivals.get((other.job, other.due_us), ())
+    )
 
 
 def _is_misfire(case: Case) -> bool:

@@ -10,10 +10,10 @@ from itertools import pairwise
 from tests.checker.excuses import (
     BLINDING,
     TOLERANCE_US,
+    WRITTEN_US,
     is_unsettled,
     tolerance_us,
     whole_since,
-    written_within_us,
 )
 from tests.checker.findings import Evidence, Finding
 from tests.checker.leases import DELIVERY_LEASE_US, has_said_failed, lease_end_us
@@ -147,7 +147,7 @@ def _written_us(evidence: Evidence, end: RunRow, ended_us: int) -> int:
     )
     if is_asked:
         return ended_us + TOLERANCE_US
-    return whole_since(evidence, ended_us, written_within_us(evidence), BLINDING)
+    return whole_since(evidence, ended_us, WRITTEN_US, BLINDING)
 
 
 def _should_know(evidence: Evidence, arrival: Arrival, ended_us: int) -> bool:

@@ -18,7 +18,7 @@ from tests.checker.quiet import (
     token,
     without,
 )
-from tests.checker.records import Definition, History, Offset
+from tests.checker.records import Definition, Fault, FaultKind, History, Offset
 
 UNSENT = {"token": None, "armed_at_us": None, "attempt": 0}
 
@@ -67,10 +67,27 @@ def test_the_end_of_a_run_is_known_at_once_unless_another_shard_has_it_in_hand()
     assert "groundless" in check(long_over).names
 
 
-@pytest.mark.parametrize(("ended_s", "is_found"), [(25.5, False), (24.5, True)])
-def test_a_busy_machine_takes_longer_to_write_an_end(ended_s: float, is_found: bool) -> None:
-    over = changed_run(skipped(quiet(), "overlap"), 20, finished_at_us=at(ended_s))
-    assert ("groundless" in check(replace(over, transit_us=SECOND)).names) is is_found
+def test_a_busy_machine_knows_the_end_of_a_run_as_soon() -> None:
+    over = changed_run(skipped(quiet(), "overlap"), 20, finished_at_us=at(28.5))
+    assert "groundless" in check(replace(over, transit_us=SECOND)).names
+
+
+@pytest.mark.parametrize(
+    ("kind", "told", "is_found"),
+    [
+        ("store", {}, True),
+        ("freeze", {}, False),
+        ("store", {"reported": "ok", "reported_us": at(20.5)}, False),
+    ],
+    ids=["told", "frozen", "reported to the API"],
+)
+def test_what_a_worker_has_told_a_shard_is_known_while_the_store_is_away(
+    kind: FaultKind, told: dict[str, object], is_found: bool
+) -> None:
+    away = Fault(kind=kind, from_us=at(20.4), until_us=at(29.5))
+    history = replace(skipped(quiet(), "overlap"), faults=(away,))
+    history = changed_arrival(history, 20, **told)
+    assert ("groundless" in check(history).names) is is_found
 
 
 @pytest.mark.parametrize(

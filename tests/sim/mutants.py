@@ -37,6 +37,7 @@ from wheelsched.shard.arming.request_builder import RequestBuilder
 from wheelsched.shard.loading.hint_freshness import HintFreshness
 from wheelsched.shard.ownership.ownership import Ownership
 from wheelsched.shard.recovery.sweep import Sweep
+from wheelsched.shard.runs.registry import RunRegistry
 from wheelsched.testing import skips
 from wheelsched.testing.history import MemoryHistory
 from wheelsched.testing.idempotency import MemoryIdempotency
@@ -240,6 +241,13 @@ def queue_not_kept(_: Simulation) -> Iterator[None]:
         return decide(policy, **circumstances)
 
     with patch.object(overlap, "decide", decide_unless_queued):
+        yield
+
+
+@mutant("groundless", faults=("slow_outcomes",) * 2)
+def skipped_for_an_unwritten_outcome(_: Simulation) -> Iterator[None]:
+    """A run whose outcome waits to be written counts like one that is still with its worker."""
+    with patch.object(RunRegistry, "count_settling", lambda *_: 0):
         yield
 
 
