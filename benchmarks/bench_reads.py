@@ -80,7 +80,7 @@ class Floor:
         await self._read(QUERIES["list_jobs"], *FIRST_JOB, *filters, PAGE, None)
 
     async def one(self) -> None:
-        await self._read(QUERIES["read_job"], next(self._job_ids))
+        await self._read(QUERIES["read_jobs"], [next(self._job_ids)])
 
     async def _read(self, sql: str, *arguments: object) -> None:
         rows = await self._database.fetch(sql, CALLER.tenant_id, *arguments)

@@ -1,5 +1,6 @@
 """Jobs of a tenant, on memory and on Postgres."""
 
+import asyncio
 from uuid import uuid4
 
 import pytest
@@ -81,6 +82,29 @@ async def test_a_job_without_a_future_is_finished(world: World) -> None:
         await world.jobs.pause(world.caller, job.job_id)
     with pytest.raises(JobNotPausable):
         await world.jobs.resume(world.caller, job.job_id, world.now_us)
+
+
+async def test_concurrent_reads_find_the_jobs_of_their_own_tenant(world: World) -> None:
+    jobs = [await world.register(world.now_us, f"job {n}") for n in range(30)]
+    own = await asyncio.gather(*(world.jobs.read(world.caller, job.job_id) for job in jobs * 2))
+    assert own == jobs * 2
+    foreign = (world.jobs.read(world.other, job.job_id) for job in jobs)
+    missing = (world.jobs.read(world.caller, uuid4()) for _ in jobs)
+    mixed = await asyncio.gather(
+        *(world.jobs.read(world.caller, job.job_id) for job in jobs),
+        *foreign,
+        *missing,
+        return_exceptions=True,
+    )
+    assert mixed[:30] == jobs
+    assert {type(each) for each in mixed[30:]} == {JobNotFound}
+
+
+async def test_concurrent_lists_are_those_of_their_own_tenant(world: World) -> None:
+    job = await world.register(world.now_us)
+    callers = [world.caller, world.other] * 30
+    lists = await asyncio.gather(*(world.jobs.list_jobs(who, JobFilter(), 9) for who in callers))
+    assert lists == [[job], []] * 30
 
 
 async def test_a_page_is_not_read_again_while_its_jobs_are_the_same(world: World) -> None:

@@ -469,6 +469,18 @@ async def test_a_page_of_jobs_reads_no_more_than_its_parts(api: Connection) -> N
     assert page.blocks < 300
 
 
+async def test_jobs_are_read_by_their_keys(api: Connection) -> None:
+    """By a plan that was made when there were no jobs."""
+    job_ids = [uuid4() for _ in range(5)]
+    await explain(api, "read_jobs", SHARD, job_ids)
+    await api.execute("SELECT set_config('wheelsched.tenant', $1, true)", str(SHARD))
+    await api.execute(FINISHED)
+    job_ids = await api.fetchval("SELECT array_agg(job_id) FROM (SELECT * FROM jobs LIMIT 5) AS f")
+    plan = await explain(api, "read_jobs", SHARD, job_ids)
+    assert plan["Actual Rows"] == 5
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 40
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "index"),
     [

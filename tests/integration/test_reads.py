@@ -17,7 +17,7 @@ from wheelsched.store.connections.database import PLANNING
 from wheelsched.store.connections.queries import load_queries
 
 QUERIES = load_queries("jobs.sql")
-READ, LIST = QUERIES["read_job"], QUERIES["list_jobs"]
+READ, LIST = QUERIES["read_jobs"], QUERIES["list_jobs"]
 NOW_US = 1_800_000_000_000_000
 TENANT_LEFT = "SELECT nullif(current_setting('wheelsched.tenant', true), '')"
 NO_FILTER = (None, None, "{}")
@@ -60,7 +60,7 @@ async def listed(
 
 
 async def read(connection: Connection, tenant_id: UUID, job_id: UUID) -> list[UUID]:
-    return [row["job_id"] for row in await connection.fetch(READ, tenant_id, job_id)]
+    return [row["job_id"] for row in await connection.fetch(READ, tenant_id, [job_id])]
 
 
 async def sees_nothing(connection: Connection) -> bool:
@@ -131,11 +131,11 @@ async def test_the_functions_have_the_rights_of_their_caller_who_is_the_api(worl
     found = await world.owner.fetch(
         "SELECT proname, prosecdef, has_function_privilege('wheelsched_shard', oid, 'EXECUTE')"
         " FROM pg_proc WHERE pronamespace = 'wheelsched'::regnamespace"
-        " AND proname IN ('read_job', 'list_jobs') ORDER BY proname"
+        " AND proname IN ('read_jobs', 'list_jobs') ORDER BY proname"
     )
     assert [tuple(row) for row in found] == [
         ("list_jobs", False, False),
-        ("read_job", False, False),
+        ("read_jobs", False, False),
     ]
 
 

@@ -45,6 +45,7 @@ from wheelsched.store.definition import (
 )
 from wheelsched.store.for_api.audit import note
 from wheelsched.store.for_api.registration import register
+from wheelsched.store.for_api.shared_reads import SharedReads
 from wheelsched.store.for_api.skips import stop_timer, withdraw, write_skip
 from wheelsched.store.for_shard.hints import hint
 from wheelsched.store.schema.days import Days, with_days
@@ -57,6 +58,8 @@ class PostgresJobs:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._jobs = SharedReads(database, _fetch_jobs)
+        self._pages = SharedReads(database, _fetch_page)
 
     async def register(self, caller: Caller, jobs: Sequence[Registration]) -> set[UUID]:
         if not jobs:
@@ -67,10 +70,10 @@ class PostgresJobs:
         return planned(await self.read(caller, job_id))
 
     async def read(self, caller: Caller, job_id: UUID) -> Job | Draft:
-        row = await self._database.fetchrow(QUERIES["read_job"], caller.tenant_id, job_id)
-        if row is None:
+        rows = await self._jobs.read(caller.tenant_id, job_id)
+        if job_id not in rows:
             raise JobNotFound
-        return decode_either(row)
+        return decode_either(rows[job_id])
 
     async def list_jobs(
         self, caller: Caller, wanted: JobFilter, limit: int, after: JobPosition = FIRST_JOB
@@ -122,9 +125,7 @@ class PostgresJobs:
         wanted, limit, after = page
         tags = ENCODER.encode(wanted.tags).decode()
         filters = (wanted.state, wanted.name, tags)
-        return await self._database.fetch(
-            QUERIES["list_jobs"], caller.tenant_id, *after, *filters, limit, known
-        )
+        return await self._pages.read((caller.tenant_id, *after, *filters, limit, known), None)
 
     async def _edit(
         self, caller: Caller, job: Job, due_us: int | None, is_rescheduled: bool, days: Days
@@ -214,6 +215,19 @@ class PostgresJobs:
                 await _recount(connection, job.state, JobState.FINISHED)
             too_late = {*soon, *(RunKey(job_id, row["due_at"]) for row in late)}
             return Deleted(job=job, too_late=tuple(sorted(too_late)))
+
+
+async def _fetch_jobs(
+    connection: Connection, tenant_id: UUID, job_ids: Collection[UUID]
+) -> dict[UUID, asyncpg.Record]:
+    rows = await connection.fetch(QUERIES["read_jobs"], tenant_id, list(job_ids))
+    return {row["job_id"]: row for row in rows}
+
+
+async def _fetch_page(
+    connection: Connection, arguments: tuple[object, ...], _: Collection[None]
+) -> Sequence[asyncpg.Record]:
+    return await connection.fetch(QUERIES["list_jobs"], *arguments)
 
 
 def _decode_page(rows: Sequence[asyncpg.Record]) -> list[Job | Draft]:

@@ -41,13 +41,13 @@ FROM jobs
 WHERE job_id = $1
 FOR UPDATE;
 
--- name: read_job
+-- name: read_jobs
 -- The function sets the tenant itself, which saves the round trips of a transaction.
 SELECT {{job_columns}}
-FROM read_job($1, $2);
+FROM read_jobs($1, $2);
 
 -- name: list_jobs
--- Like read_job, for a page of jobs.
+-- Like read_jobs, for a page of jobs.
 SELECT fingerprint, {{job_columns}}
 FROM list_jobs($1, $2, $3, $4, $5, $6, $7::jsonb, $8, $9);
 

@@ -56,7 +56,7 @@ WITH on_tables (role_name, privilege, tables) AS (VALUES
 ), on_functions (role_name, functions) AS (VALUES
     ('wheelsched_shard', 'make_days oldest_unarmed'),
     ('wheelsched_api', 'make_days find_token register_jobs start_timers '
-        'count_waiting oldest_unarmed read_job list_jobs'),
+        'count_waiting oldest_unarmed read_jobs list_jobs'),
     ('public', 'schedule schedule_at cancel current_tenant is_operator')
 ), policies (policy, role_name, command, condition, tables) AS (VALUES
     ('shard', 'wheelsched_shard', 'ALL', 'true', 'tenants tokens jobs job_counts timers runs '
