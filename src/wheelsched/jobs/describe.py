@@ -5,7 +5,7 @@ sensitive headers are masked in every answer.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -18,6 +18,8 @@ from wheelsched.schedule.dialects import dialect_warnings
 from wheelsched.schedule.spec import Schedule
 from wheelsched.wire.instant import instant, instant_or_none
 from wheelsched.wire.job import JobAnswer, JobDocument
+
+_DESCRIBE: Final = [(name, field.describe) for name, field in FIELDS.items()]
 
 
 def schedule_of(job: Job) -> Schedule:
@@ -58,4 +60,4 @@ def masked_document_of(job: Job) -> JobDocument:
 
 
 def _described(job: Job) -> dict[str, Any]:
-    return {name: field.describe(job) for name, field in FIELDS.items()}
+    return {name: describe(job) for name, describe in _DESCRIBE}

@@ -74,7 +74,7 @@ FIELDS: Final[dict[str, JobField]] = {
     "name": JobField(attrgetter("name")),
     "schedule": JobField(attrgetter("schedule")),
     "target": JobField(lambda job: describe_target(job.target), normalize=normalize_target),
-    "timezone": JobField(lambda job: job.spec.timezone, default=_DEFAULT_SPEC.timezone),
+    "timezone": JobField(attrgetter("spec.timezone"), default=_DEFAULT_SPEC.timezone),
     "payload": JobField(attrgetter("payload"), default=Raw(b"null")),
     "misfire": JobField(
         lambda job: describe_misfire(job.misfire),

@@ -97,13 +97,17 @@ def _refuse_other(document: TargetDocument, names: Sequence[str], what: str) -> 
 def describe_target(target: Target) -> TargetDocument:
     """The target as its user writes it, with every default and with its credentials."""
     if isinstance(target, HttpTarget):
-        return TargetDocument(**asdict(target))
+        return TargetDocument(
+            url=target.url, method=target.method, headers=target.headers, batch=target.batch
+        )
     return TargetDocument(queue=target.queue, claim_within=format_duration(target.claim_within_us))
 
 
 def mask_target(document: TargetDocument) -> TargetDocument:
     """The target with the values of its sensitive headers masked, as readers see it."""
-    return replace(document, headers=document.headers and mask_headers(document.headers))
+    if not document.headers:
+        return document
+    return replace(document, headers=mask_headers(document.headers))
 
 
 def normalize_target(document: TargetDocument) -> TargetDocument:

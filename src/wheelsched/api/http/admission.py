@@ -5,7 +5,7 @@ Invariant: there are never more than `max_in_flight` requests, and their bodies 
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from aiohttp import web
 
@@ -22,11 +22,9 @@ class Admission:
         self._requests = 0
         self._held_bytes = 0
 
-    @contextmanager
-    def take(self, operation: Operation, request: web.BaseRequest) -> Iterator[None]:
+    def take(self, operation: Operation, request: web.BaseRequest) -> AbstractContextManager[None]:
         """Admits one request for the duration of the block, or raises `ApiBusy`."""
-        with self.hold(_size(operation, request)):
-            yield
+        return self.hold(_size(operation, request))
 
     @contextmanager
     def hold(self, size: int) -> Iterator[None]:

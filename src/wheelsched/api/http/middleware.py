@@ -21,8 +21,6 @@ from wheelsched.api.http.problems import response_of
 from wheelsched.errors import CallbackRefused
 from wheelsched.wire.callback import is_callback
 
-log = structlog.get_logger("wheelsched.api")
-
 REQUEST_ID: Final = "X-Request-Id"
 ALWAYS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
@@ -34,6 +32,7 @@ def middleware(environment: Environment, operations: Sequence[Operation]) -> Mid
     """The outermost middleware."""
     names = {(each.method, PREFIX + each.path): each.name for each in operations}
     vitals = environment.vitals
+    log = structlog.get_logger("wheelsched.api").bind()  # an unbound one is bound at each call
 
     @web.middleware
     async def handle(request: web.Request, handler: Handler) -> web.StreamResponse:
