@@ -147,14 +147,19 @@ def check_loopback(request: Requester) -> None:
         raise OriginForeign
     origin = request.headers.get(hdrs.ORIGIN)
     try:
-        host = urlsplit(f"//{request.host}").hostname
+        is_here = _names_loopback(request.host)
         is_foreign = origin is not None and urlsplit(origin).netloc != request.host
     except ValueError:  # an unbalanced bracket
         raise OriginForeign from None
-    is_here = host == "localhost" or _is_loopback(host)
     is_foreign |= request.headers.get(FETCH_SITE, "none") not in OWN_SITES
     if is_foreign or not is_here or not _is_loopback(request.remote):
         raise OriginForeign
+
+
+@lru_cache(maxsize=256)
+def _names_loopback(authority: str) -> bool:
+    host = urlsplit(f"//{authority}").hostname
+    return host == "localhost" or _is_loopback(host)
 
 
 @lru_cache(maxsize=256)
