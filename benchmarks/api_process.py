@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -34,8 +34,15 @@ async def running_api(
     port = free_port()
     address = ["--listen", f"127.0.0.1:{port}", "--log-level", "warning"]
     api_command = [python, *API, "--database-url", database_url, *address]
-    command = ["nice", "-n", str(niceness), *api_command]
-    process = subprocess.Popen(command)  # `nice` becomes what it starts
+    # `nice` becomes what it starts
+    async with running_server(["nice", "-n", str(niceness), *api_command], port) as api:
+        yield api
+
+
+@contextlib.asynccontextmanager
+async def running_server(command: Sequence[str], port: int) -> AsyncIterator[ApiProcess]:
+    """A process that serves on a port, ready."""
+    process = subprocess.Popen(command)
     try:
         api = ApiProcess(f"http://127.0.0.1:{port}", process.pid)
         await _until_ready(api.url)

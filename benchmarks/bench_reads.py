@@ -1,15 +1,14 @@
-"""Reads over REST against a bare loop of asyncpg and msgspec on the same rows, in one run.
+"""Reads over REST against bare aiohttp and asyncpg on the same rows, in one run.
 
 make bench ONLY=reads
 WHEELSCHED_BENCH_BEFORE=<another checkout>/.venv/bin/python make bench ONLY=reads
 
 A durable Postgres with 100,000 jobs, the API in a process of its own, and 200 connections that each
 ask again as soon as they are answered: for the first page of 100 jobs, for all pages one after the
-other (more than the API keeps encoded), for one of 100 jobs, or for any job. The floor reads the
-same rows as the same role by the same statement, with as many connections to the database as the
-API has, and encodes what it read; nothing is routed, authenticated, compiled or kept. All sides
-take turns. What counts is CPU time: of the API for each answer, of this process for each read of
-the floor. Wall time depends on who else uses the machine.
+other (more than the API keeps encoded), for one of 100 jobs, or for any job. There are two floors,
+each a process like the API (`read_floor.py`): one answers with the same bytes, the other fetches
+the same rows before that. All sides take turns. What counts is the CPU time of the process for each
+answer. Wall time depends on who else uses the machine.
 
 With `WHEELSCHED_BENCH_BEFORE` the API of that installation takes its turns too, on a database of
 its own on the same server.
@@ -20,9 +19,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from itertools import cycle
+from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit, urlunsplit
 
@@ -31,29 +31,24 @@ import asyncpg
 import msgspec
 import pytest
 
-from api_process import ApiProcess, Spent, running_api
+from api_process import ApiProcess, Spent, running_api, running_server
 from filling import Filling, fill
 from report import Record, Target
-from stack import Server, durable_server, now_us, quantile
-from wheelsched.config import StoreConfig
+from stack import HERE, Server, durable_server, free_port, now_us, quantile
 from wheelsched.daemon.api import LOCAL_TENANT_ID
-from wheelsched.ports import FIRST_JOB, Caller
-from wheelsched.store.connections.database import Database
-from wheelsched.store.for_api.jobs import QUERIES
 
 OURS = "api"
 BEFORE = "before"
-FLOOR = "asyncpg and msgspec"
+BYTES = "aiohttp"
+FETCH = "aiohttp and asyncpg"
 BEFORE_PYTHON = os.environ.get("WHEELSCHED_BENCH_BEFORE")
 JOBS = int(os.environ.get("WHEELSCHED_BENCH_JOBS", "100000"))
 SECONDS = float(os.environ.get("WHEELSCHED_BENCH_SECONDS", "3"))  # of a turn
 ROUNDS = int(os.environ.get("WHEELSCHED_BENCH_ROUNDS", "3"))
 CLIENTS = 200
 PAGE = 100
-CONNECTIONS = StoreConfig(url="", role="api").connections
 EVERY = "1h"
 SPAN_US = 3_600_000_000
-CALLER = Caller(LOCAL_TENANT_ID, "benchmark")
 
 FIRST_PAGE, ALL_PAGES, FEW_JOBS, ALL_JOBS = WORKLOADS = (
     "first page of 100",
@@ -62,32 +57,11 @@ FIRST_PAGE, ALL_PAGES, FEW_JOBS, ALL_JOBS = WORKLOADS = (
     "any job",
 )
 TARGETS = [
-    Target("a page within 1× of the floor's CPU", f"{FIRST_PAGE}, CPU", JOBS, FLOOR, 1),
-    Target("one job within 5× of the floor's CPU", f"{FEW_JOBS}, CPU", JOBS, FLOOR, 0.2),
-    Target("a page for a fifth of the CPU of before", f"{FIRST_PAGE}, CPU", JOBS, BEFORE, 5),
+    Target("a page read again for half of the floor's CPU", f"{FIRST_PAGE}, CPU", JOBS, FETCH, 2),
+    Target("one job within 1.2× of the floor's CPU", f"{FEW_JOBS}, CPU", JOBS, FETCH, 1 / 1.2),
+    Target("a page for a tenth of the CPU of before", f"{FIRST_PAGE}, CPU", JOBS, BEFORE, 10),
+    Target("one job for a third of the CPU of before", f"{FEW_JOBS}, CPU", JOBS, BEFORE, 3),
 ]
-
-
-class Floor:
-    """The same rows, read and encoded."""
-
-    def __init__(self, database: Database, job_ids: list[str]) -> None:
-        self._database = database
-        self._job_ids = cycle(job_ids)
-
-    async def page(self) -> None:
-        filters = (None, None, "{}")
-        await self._read(QUERIES["list_jobs"], *FIRST_JOB, *filters, PAGE, None)
-
-    async def one(self) -> None:
-        await self._read(QUERIES["read_jobs"], [next(self._job_ids)])
-
-    async def _read(self, sql: str, *arguments: object) -> None:
-        rows = await self._database.fetch(sql, CALLER.tenant_id, *arguments)
-        assert rows
-        raw = {"fingerprint": None}
-        items = [{**row, **raw, "definition": msgspec.Raw(row["definition"])} for row in rows]
-        assert msgspec.json.encode({"items": items})
 
 
 class Side:
@@ -102,10 +76,9 @@ class Side:
         record.add(f"{self.workload}, CPU", self.name, JOBS, self.cpu_s / self.count * 1e9)
         record.add(f"{self.workload}, server", self.name, JOBS, self.server_s / self.count * 1e9)
         record.add(self.workload, self.name, JOBS, self.count / self.wall_s, "1/s")
-        if self.took:
-            took = sorted(self.took)
-            record.add(f"{self.workload}, p50", self.name, JOBS, quantile(took, 0.5) * 1e9)
-            record.add(f"{self.workload}, p99", self.name, JOBS, quantile(took, 0.99) * 1e9)
+        took = sorted(self.took)
+        record.add(f"{self.workload}, p50", self.name, JOBS, quantile(took, 0.5) * 1e9)
+        record.add(f"{self.workload}, p99", self.name, JOBS, quantile(took, 0.99) * 1e9)
 
 
 class Api:
@@ -114,7 +87,7 @@ class Api:
     def __init__(self, api: ApiProcess, pages: list[str], job_ids: list[str]) -> None:
         self._api = api
         few, many = job_ids[:PAGE], Random(1).sample(job_ids, len(job_ids))
-        self.few_jobs = few
+        self._read = (pages, job_ids)
         self._paths: dict[str, Iterator[str]] = {
             FIRST_PAGE: cycle(pages[:1]),
             ALL_PAGES: cycle(pages),
@@ -134,6 +107,18 @@ class Api:
                 if page["next_cursor"] is None:
                     return cls(api, pages, job_ids)
                 pages.append(f"/jobs?limit={PAGE}&cursor={page['next_cursor']}")
+
+    def served_by(self, other: ApiProcess) -> "Api":
+        """The same paths, of another process."""
+        return Api(other, *self._read)
+
+    async def write_bodies(self, directory: Path) -> None:
+        """Writes a page and a job, as the API answers, for `read_floor.py`."""
+        pages, job_ids = self._read
+        async with aiohttp.ClientSession(self._api.url) as client:
+            for name, path in (("page", pages[0]), ("job", f"/jobs/{job_ids[0]}")):
+                async with client.get(f"/api/v1{path}") as answer:
+                    (directory / name).write_bytes(await answer.read())
 
     async def take_turn(self, side: Side, postmaster: int) -> None:
         before = Spent.now(self._api, postmaster)
@@ -164,25 +149,6 @@ class Api:
             writer.close()
 
 
-async def take_turn_of_floor(
-    side: Side, once: Callable[[], Awaitable[None]], postmaster: int
-) -> None:
-    """With as many connections as the API has."""
-    nobody = ApiProcess("", 0)
-    before, until = Spent.now(nobody, postmaster), time.perf_counter() + SECONDS
-
-    async def repeat() -> None:
-        while time.perf_counter() < until:
-            await once()
-            side.count += 1
-
-    await asyncio.gather(*(repeat() for _ in range(CONNECTIONS)))
-    spent = Spent.now(nobody, postmaster).since(before)
-    side.cpu_s += spent.client
-    side.server_s += spent.server
-    side.wall_s += spent.wall
-
-
 def with_database(url: str, name: str) -> str:
     """The address of another database on the same server."""
     return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
@@ -199,9 +165,16 @@ async def filled_api(server: Server, name: str, python: str) -> AsyncIterator[Ap
     await asyncio.to_thread(subprocess.run, migrate, check=True, stdout=subprocess.DEVNULL)
     async with running_api(url, python=python) as api:
         owner = await asyncpg.connect(url, server_settings={"search_path": "wheelsched"})
-        await fill(owner, CALLER.tenant_id, 9, Filling(JOBS, EVERY, now_us(), SPAN_US))
+        await fill(owner, LOCAL_TENANT_ID, 9, Filling(JOBS, EVERY, now_us(), SPAN_US))
         await owner.close()
         yield await Api.read(api)
+
+
+def running_floor(directory: Path, *database: str) -> AbstractAsyncContextManager[ApiProcess]:
+    """A floor, with or without a database."""
+    port = free_port()
+    command = [sys.executable, str(HERE / "read_floor.py"), str(port), str(directory), *database]
+    return running_server(command, port)
 
 
 @pytest.mark.timeout(900)
@@ -214,17 +187,14 @@ async def test_reads(record: Record) -> None:
         if BEFORE_PYTHON is not None:
             before = filled_api(server, "before", BEFORE_PYTHON)
             apis[BEFORE] = await stack.enter_async_context(before)
-        config = StoreConfig(url=with_database(server.url, "ours"), role="api")
-        database = await stack.enter_async_context(await Database.open(config))
-        floor = Floor(database, apis[OURS].few_jobs)
-        floors = {FIRST_PAGE: floor.page, FEW_JOBS: floor.one}
+        await apis[OURS].write_bodies(server.directory)
+        for name, database in ((BYTES, ()), (FETCH, (with_database(server.url, "ours"),))):
+            floor = running_floor(server.directory, *database)
+            apis[name] = apis[OURS].served_by(await stack.enter_async_context(floor))
         for _ in range(ROUNDS):
             for workload in WORKLOADS:
                 for name, api in apis.items():
                     side = sides.setdefault((workload, name), Side(workload, name))
                     await api.take_turn(side, server.pid)
-                if workload in floors:
-                    side = sides.setdefault((workload, FLOOR), Side(workload, FLOOR))
-                    await take_turn_of_floor(side, floors[workload], server.pid)
     for side in sides.values():
         side.report(record)
