@@ -78,17 +78,16 @@ class PostgresJobs:
     async def list_jobs(
         self, caller: Caller, wanted: JobFilter, limit: int, after: JobPosition = FIRST_JOB
     ) -> list[Job | Draft]:
-        rows = await self._list_rows(caller, JobsPage(wanted, limit, after), None)
-        return _decode_page(rows)
+        found = await self.list_jobs_unless(caller, JobsPage(wanted, limit, after), None)
+        return [] if found.jobs is None else list(found.jobs)
 
     async def list_jobs_unless(
         self, caller: Caller, page: JobsPage, known: bytes | None
     ) -> JobsFound:
-        rows = await self._list_rows(caller, page, known)
-        fingerprint = rows[0]["fingerprint"]
-        if fingerprint is not None and fingerprint == known:
-            return JobsFound(fingerprint, None)
-        return JobsFound(fingerprint, _decode_page(rows))
+        wanted, limit, after = page
+        tags = ENCODER.encode(wanted.tags).decode()
+        filters = (wanted.state, wanted.name, tags)
+        return await self._pages.read((caller.tenant_id, *after, *filters, limit, known), None)
 
     async def read_names(self, caller: Caller, job_ids: Collection[UUID]) -> dict[UUID, str]:
         async with self._database.tenant(caller) as connection:
@@ -117,15 +116,6 @@ class PostgresJobs:
 
     async def delete(self, caller: Caller, job_id: UUID, version: int | None = None) -> Deleted:
         return await with_days(self._database, partial(self._delete, caller, job_id, version))
-
-    async def _list_rows(
-        self, caller: Caller, page: JobsPage, known: bytes | None
-    ) -> Sequence[asyncpg.Record]:
-        """The rows of a page; for an empty or unchanged page, one row without a job."""
-        wanted, limit, after = page
-        tags = ENCODER.encode(wanted.tags).decode()
-        filters = (wanted.state, wanted.name, tags)
-        return await self._pages.read((caller.tenant_id, *after, *filters, limit, known), None)
 
     async def _edit(
         self, caller: Caller, job: Job, due_us: int | None, is_rescheduled: bool, days: Days
@@ -226,12 +216,14 @@ async def _fetch_jobs(
 
 async def _fetch_page(
     connection: Connection, arguments: tuple[object, ...], _: Collection[None]
-) -> Sequence[asyncpg.Record]:
-    return await connection.fetch(QUERIES["list_jobs"], *arguments)
-
-
-def _decode_page(rows: Sequence[asyncpg.Record]) -> list[Job | Draft]:
-    return [decode_either(row) for row in rows if row["job_id"] is not None]
+) -> JobsFound:
+    """A page of jobs, decoded once for all that share it."""
+    # An empty or unchanged page is one row without a job.
+    rows = await connection.fetch(QUERIES["list_jobs"], *arguments)
+    fingerprint = rows[0]["fingerprint"]
+    if fingerprint is not None and fingerprint == arguments[-1]:
+        return JobsFound(fingerprint, None)
+    return JobsFound(fingerprint, [decode_either(row) for row in rows if row["job_id"] is not None])
 
 
 async def _move_timer(connection: Connection, before: Job, due_us: int | None, days: Days) -> None:

@@ -1,5 +1,7 @@
 """Pages that are kept: never for other versions or tenants, and never beyond their next run."""
 
+import asyncio
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -7,9 +9,16 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 from tests.api import Api
+from tests.waiting import until
 
 from wheelsched.api.resources.jobs import JobsQuery
-from wheelsched.api.resources.response_cache import MAX_PAGE, KeptPage, RenderedPages, render
+from wheelsched.api.resources.response_cache import (
+    MAX_PAGE,
+    KeptPage,
+    RenderedPage,
+    RenderedPages,
+    render,
+)
 from wheelsched.core.model import Draft, HttpTarget, Job, JobState
 from wheelsched.ports import Caller, JobsFound, JobsPage
 from wheelsched.schedule.spec import Spec
@@ -160,3 +169,34 @@ async def test_the_store_is_told_what_is_known(api: Api, monkeypatch: pytest.Mon
     assert (await api.get("/jobs")).body == (await api.get("/jobs")).body
     fingerprint = asked[0][1]
     assert asked == [(None, fingerprint, False), (fingerprint, fingerprint, True)]
+
+
+async def test_requests_that_wait_for_the_same_page_render_it_once(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.create(name="a")
+    jobs = api.stores.jobs
+    list_jobs_unless, waiting, answered = jobs.list_jobs_unless, [], asyncio.Event()
+    rendered = []
+
+    async def wait(caller: Caller, page: JobsPage, known: bytes | None) -> JobsFound:
+        waiting.append(known)
+        await answered.wait()
+        return await list_jobs_unless(caller, page, known)
+
+    def count(*arguments: Any) -> RenderedPage:
+        rendered.append(arguments)
+        return render(*arguments)
+
+    async def all_wait() -> bool:
+        return len(waiting) == 3
+
+    monkeypatch.setattr(jobs, "list_jobs_unless", wait)
+    monkeypatch.setattr("wheelsched.api.resources.jobs.render", count)
+    requests = [asyncio.create_task(api.get("/jobs")) for _ in range(3)]
+    await until(all_wait)
+    answered.set()
+    pages = await asyncio.gather(*requests)
+    assert waiting == [None] * 3
+    assert len(rendered) == 1
+    assert pages[0].body == pages[1].body == pages[2].body
