@@ -3,9 +3,9 @@
 python read_floor.py PORT DIRECTORY [DATABASE_URL]
 
 DIRECTORY has the two responses, `page` and `job`. With a database each request also fetches the
-rows that the API would, by the same statement as the same role with as many connections, straight
-from an asyncpg pool; it does not look at them. Nothing is authenticated, counted, decoded or
-encoded.
+rows that the API would (of pages always the first), by the same statement as the same role with as
+many connections, straight from an asyncpg pool; it does not look at them. Nothing is authenticated,
+counted, decoded or encoded.
 """
 
 import asyncio
