@@ -76,7 +76,7 @@ test-interpreters: ## test-package on every interpreter of this machine but the 
 	for python in $$(.ci/interpreters); do \
 	case $$python in */$$default) ;; *) $(MAKE) PYTHON=$$python test-package;; esac; done
 
-test-postgres: setup ## the store's tests on Postgres 15 to 18, ten minutes each; VERSIONS="15 17"
+test-postgres: setup ## the store's tests on Postgres 15 to 18, five minutes each; VERSIONS="15 17"
 	$(BIN)/python -m tests.servers $(VERSIONS)
 
 # The sanitized extension is built beside the sources, in a copy of its own.

@@ -21,6 +21,7 @@ RELEASES = {
     17: "17.10.0-beta.17",
     18: "18.4.0-beta.17",
 }
+SPREAD = ("-n", str(os.cpu_count() or 1), "--dist", "loadfile")
 SUITES = (
     "tests/contract",
     "tests/integration/application",
@@ -58,7 +59,7 @@ def run_tests(major: int) -> str:
     ).stdout.strip()
     sys.stderr.write(f"{version} in {directory}\n")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-m", "not long", *SUITES],
+        [sys.executable, "-m", "pytest", "-q", "-m", "not long", *SPREAD, *SUITES],
         env=os.environ | {"WHEELSCHED_PG_BIN": str(directory)},
         check=False,
     )
