@@ -103,6 +103,25 @@ def explained(
             ),
         ),
         (
+            "RRULE:FREQ=WEEKLY;BYDAY=MO;BYHOUR=17,9",
+            "Every week on Monday at 09:00 and 17:00, from 2026-11-16T03:00:01 on",
+        ),
+        (
+            "RRULE:FREQ=DAILY;BYHOUR=9;BYMINUTE=30;BYSECOND=15",
+            "Every day at 09:30:15, from 2026-11-16T03:00:01 on",
+        ),
+        (
+            "RRULE:FREQ=MINUTELY;BYHOUR=9",
+            "Every minute at second 0 of hour 09, from 2026-11-16T03:00:01 on",
+        ),
+        (
+            "RRULE:FREQ=DAILY;BYHOUR=9,10,11,12;BYMINUTE=5,50",
+            (
+                "Every day at second 0 of minutes 5 and 50 of hours 09 through 12, "
+                "from 2026-11-16T03:00:01 on"
+            ),
+        ),
+        (
             "DTSTART:20261201T090000 RRULE:FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1,1",
             (
                 "Every month on Monday, Tuesday, Wednesday, Thursday and Friday, "

@@ -375,6 +375,21 @@ def test_a_leap_day_is_fine() -> None:
             "DTSTART:20261116T030001\nRRULE:FREQ=DAILY;BYHOUR=9;BYMINUTE=0;BYSECOND=0",
         ),
         (
+            "RRULE:FREQ=MINUTELY;BYHOUR=9",
+            "rrule",
+            "DTSTART:20261116T030001\nRRULE:FREQ=MINUTELY;BYHOUR=9;BYSECOND=0",
+        ),
+        (
+            "RRULE:FREQ=MINUTELY;BYMINUTE=0,15",
+            "rrule",
+            "DTSTART:20261116T030001\nRRULE:FREQ=MINUTELY;BYMINUTE=0,15;BYSECOND=0",
+        ),
+        (
+            "RRULE:FREQ=SECONDLY;BYHOUR=9",
+            "rrule",
+            "DTSTART:20261116T030001\nRRULE:FREQ=SECONDLY;BYHOUR=9",
+        ),
+        (
             {"rrule": "FREQ=DAILY;BYHOUR=9", "start": "2027-01-01T08:15"},
             "rrule",
             "DTSTART:20270101T081500\nRRULE:FREQ=DAILY;BYHOUR=9",

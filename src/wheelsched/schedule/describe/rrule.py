@@ -4,10 +4,12 @@ Invariant: the description names every part of the rule, its start, its end and 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Final
 
 from wheelsched.schedule.describe.cron import MONTHS, NTH, WEEKDAYS
 from wheelsched.schedule.describe.lists import each_of, joined, listed, ordinal
+from wheelsched.schedule.describe.times import MAX_LISTED, clocks
 from wheelsched.schedule.rrule.rule import Rule, Stamp, Weekday
 
 _UNITS: Final = {
@@ -19,6 +21,7 @@ _UNITS: Final = {
     "MINUTELY": "minute",
     "SECONDLY": "second",
 }
+_WITHIN_A_DAY: Final = ("HOURLY", "MINUTELY", "SECONDLY")
 
 
 def rule_words(rule: Rule) -> list[str]:
@@ -52,6 +55,10 @@ def _days(rule: Rule) -> Iterator[str]:
 
 
 def _times(rule: Rule) -> Iterator[str]:
+    times = list(product(sorted(rule.hours), sorted(rule.minutes), sorted(rule.seconds)))
+    if 0 < len(times) <= MAX_LISTED and rule.frequency not in _WITHIN_A_DAY:
+        yield f"at {joined(clocks(*times))}"
+        return
     fields: tuple[tuple[str, Sequence[int], Callable[[int], str]], ...] = (
         ("second", rule.seconds, str),
         ("minute", rule.minutes, str),

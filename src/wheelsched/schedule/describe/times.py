@@ -13,7 +13,7 @@ from wheelsched.schedule.describe.lists import LONG, distance_of, each_of, joine
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3_600
 _DAY_S: Final = 86_400
-_MAX_LISTED: Final = 6
+MAX_LISTED: Final = 6
 
 Time = tuple[int, int, int]
 """Hour, minute and second."""
@@ -26,8 +26,8 @@ def time_words(fields: CronFields) -> str:
     hours = values_of(fields.hours, range(24))
     step_s = _step_s(seconds, minutes, hours)
     count = len(seconds) * len(minutes) * len(hours)
-    if count < LONG or (step_s is None and count <= _MAX_LISTED):
-        return f"At {joined(_clocks(*product(hours, minutes, seconds)))}"
+    if count < LONG or (step_s is None and count <= MAX_LISTED):
+        return f"At {joined(clocks(*product(hours, minutes, seconds)))}"
     if step_s is not None:
         first = hours[0], minutes[0], seconds[0]
         last = hours[-1], minutes[-1], seconds[-1]
@@ -67,7 +67,7 @@ def _even_words(step_s: int, first: Time, last: Time) -> str:
         if step_s == _HOUR_S:
             past = [_count(minute, "minute"), *([_count(second, "second")] if second else [])]
             return f"At {joined(past)} past every hour"
-    return f"Every {_interval(step_s)} from {' to '.join(_clocks(first, last))}"
+    return f"Every {_interval(step_s)} from {' to '.join(clocks(first, last))}"
 
 
 def _minute_words(minutes: list[int], hours: list[int]) -> str:
@@ -122,7 +122,7 @@ def _count(amount: int, unit: str) -> str:
     return f"{amount} {unit}{'' if amount == 1 else 's'}"
 
 
-def _clocks(*times: Time) -> list[str]:
+def clocks(*times: Time) -> list[str]:
     """Times of day, with seconds if any of them has seconds."""
     shows_seconds = any(second for _, _, second in times)
     return [

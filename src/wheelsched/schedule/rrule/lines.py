@@ -18,6 +18,8 @@ _MEANT: Final = re.compile(
 )
 # A folded line continues on the next line after a space. An indented property is a line of its own.
 _FOLD: Final = re.compile(rf"\r?\n[ \t](?!\s*{_PROPERTY}[:;])", re.IGNORECASE)
+# Each part with the frequencies that step through its values.
+_FINER: Final = {"BYMINUTE=": ("MINUTELY", "SECONDLY"), "BYSECOND=": ("SECONDLY",)}
 _SPACED: Final = re.compile(rf"[ \t]*([:;=,])[ \t]*(?!{_PROPERTY}[:;])", re.IGNORECASE)
 
 
@@ -45,9 +47,11 @@ def normalise(expression: str, *, first: str, is_started: bool, timezone: str) -
 
 
 def _on_the_hour(rule: str) -> str:
-    for coarse, fine in (("BYHOUR=", "BYMINUTE="), ("BYMINUTE=", "BYSECOND=")):
-        if coarse in rule and fine not in rule and "FREQ=SECONDLY" not in rule:
-            rule = f"{rule};{fine}0"
+    """Adds BYMINUTE=0 and BYSECOND=0 to a rule with an hour, unless it steps through them."""
+    for part, frequencies in _FINER.items():
+        is_given = part in rule or any(f"FREQ={frequency}" in rule for frequency in frequencies)
+        if not is_given and re.search("BYHOUR=|BYMINUTE=", rule):
+            rule = f"{rule};{part}0"
     return rule
 
 

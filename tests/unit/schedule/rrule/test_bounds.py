@@ -83,6 +83,13 @@ def test_without_dtstart_no_run_is_lost(now: str, count: int) -> None:
     assert len(next_due(f"RRULE:FREQ=DAILY;COUNT={count}", 9, after=now)) == count
 
 
+@pytest.mark.parametrize("interval", [1, 2, 10])
+def test_without_dtstart_a_rule_of_minutes_runs_all_through_its_hours(interval: int) -> None:
+    rule = f"RRULE:FREQ=MINUTELY;INTERVAL={interval};BYHOUR=9,17"
+    due_times = next_due(rule, 2 * 60 // interval, after="2026-11-16T03:00:54")
+    assert {time[:13] for time in due_times} == {"2026-11-16 09", "2026-11-16 17"}
+
+
 def test_a_start_with_a_fraction_loses_no_run() -> None:
     for start in ("2026-12-01T09:00:00.5", "2026-12-01T09:00:00"):
         rule = {"rrule": "FREQ=DAILY;COUNT=3", "start": start}
