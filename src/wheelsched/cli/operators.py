@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from wheelsched.cli.output import show
+from wheelsched.cli.output import show, times_shown
 from wheelsched.cli.shared import (
     CLIENT_CONFIG,
     Command,
     DatabaseOption,
     JsonOption,
+    LocalOption,
     TokenOption,
     UrlOption,
     with_options,
@@ -101,13 +102,15 @@ def with_operators(command: Command) -> Callable[..., None]:
         database_url: DatabaseOption = None,
         url: UrlOption = DEFAULT_URL,
         token: TokenOption = None,
+        local: LocalOption = False,
         as_json: JsonOption = False,
         **given: Any,
     ) -> None:
-        if database_url is not None:
-            show(command(operators=DatabaseOperators(database_url), **given), as_json=as_json)
-            return
-        with SyncClient(url, token, config=CLIENT_CONFIG) as client:
-            show(command(operators=client, **given), as_json=as_json)
+        with times_shown(is_local=local):
+            if database_url is not None:
+                show(command(operators=DatabaseOperators(database_url), **given), as_json=as_json)
+                return
+            with SyncClient(url, token, config=CLIENT_CONFIG) as client:
+                show(command(operators=client, **given), as_json=as_json)
 
     return with_options(run, command, without=("operators",))
