@@ -92,7 +92,7 @@ def _refuse_generator(function: Callable[..., object]) -> None:
     """Refuse a generator function. A wrapped one is allowed: its wrapper may iterate over it."""
     if any(_is_any(kind, function) for kind in _GENERATORS):
         raise InvalidHandler(
-            f"{function!r} is a generator function, so a call would not run it; "
+            f"{_name_of(function)} is a generator function, so a call would not run it; "
             "write a function without `yield`"
         )
 
@@ -102,7 +102,9 @@ def _positional(function: Callable[..., object], least: int) -> list[inspect.Par
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:  # not callable, or written in C
-        raise InvalidHandler(f"{function!r} cannot be called as a handler: {error}") from error
+        raise InvalidHandler(
+            f"{_name_of(function)} cannot be called as a handler: {error}"
+        ) from error
     positional = [
         each for each in parameters if each.kind in _PLACES and each.default is each.empty
     ]
@@ -113,7 +115,7 @@ def _positional(function: Callable[..., object], least: int) -> list[inspect.Par
     ]
     if wanted or not least <= len(positional) <= 2:
         right = InvalidHandler.__doc__ if least else "expected (), (run) or (payload, run)"
-        raise InvalidHandler(f"{function!r} cannot be called: {right}")
+        raise InvalidHandler(f"{_name_of(function)} cannot be called: {right}")
     return positional
 
 
@@ -125,9 +127,13 @@ def _decoder(function: Callable[..., object], parameter: inspect.Parameter) -> D
         return make_decoder(hints[parameter.name])
     except (NameError, TypeError) as error:
         raise InvalidHandler(
-            f"the payload of {function!r} has a type that cannot be decoded from JSON: "
+            f"the payload of {_name_of(function)} has a type that cannot be decoded from JSON: "
             f"{error}; {SUPPORTED}"
         ) from error
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    return getattr(function, "__qualname__", repr(function))
 
 
 def _annotated(function: Callable[..., object]) -> Callable[..., object]:
