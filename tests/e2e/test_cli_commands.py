@@ -112,7 +112,7 @@ def test_a_job_is_explained(stack: RunningStack, job: str) -> None:
     due = stack.read("job", "next", job, "--count", "1")["items"][0]["utc"]
     explained = stack.read("job", "explain", job, "--at", due)
     assert (explained["verdict"], explained["at"]) == ("not_yet", due)
-    assert "not_registered" in stack.run("job", "explain", job)  # its latest due time
+    assert "not_yet" in stack.run("job", "explain", job)  # it was never due: its next due time
     assert "invalid time 'noon'" in stack.run("job", "explain", job, "--at", "noon", code=2)
 
 

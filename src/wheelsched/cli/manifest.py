@@ -21,6 +21,7 @@ from wheelsched.core.targets.target import HEADERS_POINTER
 from wheelsched.errors import InvalidDocument, InvalidField
 from wheelsched.jobs.fields import OPAQUE_FIELDS, normalize_document
 from wheelsched.schedule.relative import is_relative
+from wheelsched.values.counting import counted
 from wheelsched.values.fields import display_value, escape_pointer
 from wheelsched.wire.job import JobAnswer, JobDocument
 from wheelsched.wire.strict import read_strictly
@@ -93,7 +94,7 @@ def _read(entry: Entry) -> Entry:
 def raise_problems(problems: list[str]) -> None:
     """Raises one error that lists all problems, if there are any."""
     if problems:
-        heading = f"nothing was changed; found {len(problems):,} problem(s):"
+        heading = f"nothing was changed; found {counted(len(problems), 'problem')}:"
         more = (
             [f"and {len(problems) - MAX_PROBLEMS_SHOWN:,} more"]
             if len(problems) > MAX_PROBLEMS_SHOWN

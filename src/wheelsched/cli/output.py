@@ -55,7 +55,7 @@ def times_shown(*, is_local: bool) -> Iterator[None]:
 def due_columns(timezone: str) -> dict[str, Callable[[Any], object]]:
     """Columns of due times: in UTC or the zone of this machine, and in the job's own zone."""
     columns: dict[str, Callable[[Any], object]] = {
-        "local" if _is_local.get() else "utc": lambda due: due.utc
+        "local" if _is_local.get() else "UTC": lambda due: due.utc
     }
     if _is_local.get() or timezone != "UTC":
         columns[timezone] = lambda due: shown(due.local)

@@ -22,8 +22,9 @@ from wheelsched.ports import Hint
 from wheelsched.store.connections.database import Database
 from wheelsched.store.for_shard.hints import PostgresHints, hint
 from wheelsched.store.schema.replication import Replication, read_replication
+from wheelsched.values.counting import counted
 from wheelsched.values.duration import MILLISECOND, SECOND
-from wheelsched.wire.instant import instant
+from wheelsched.wire.instant import instant, instant_text
 
 NO_JOB: Final = UUID(int=0)  # no such job, so a hint for it has no effect
 SLOW_US: Final = 50 * MILLISECOND
@@ -122,7 +123,8 @@ async def _check_round_trip(operator: Operator) -> Finding:
 
 def _check_clock(operator: Operator) -> Finding:
     apart_us = operator.clock.now_us() - SystemClock.wall_us()
-    detail = f"the database clock differs by {apart_us / MILLISECOND:+,.1f} ms from this machine's"
+    apart_ms = round(apart_us / MILLISECOND, 1) + 0.0  # no negative zero
+    detail = f"the database clock differs by {apart_ms:+,.1f} ms from this machine's"
     advice = None
     if abs(apart_us) > CLOCK_APART_US:
         advice = "runs follow the database clock; sync both with NTP, or workers reject signatures"
@@ -203,8 +205,8 @@ def assess_replication(replication: Replication, went_back_us: Sequence[int]) ->
     advice = None
     if went_back_us:
         detail = (
-            f"{_count(len(went_back_us), 'shard')} noticed that the database went back to an older "
-            f"state, last at {instant(max(went_back_us)).isoformat(timespec='seconds')}; {detail}"
+            f"{counted(len(went_back_us), 'shard')} noticed that the database went back to an "
+            f"older state, last at {instant_text(instant(max(went_back_us)))}; {detail}"
         )
         advice = LOSS_ADVICE
         if not replication.is_synchronous:
@@ -224,11 +226,7 @@ def _describe_replication(replication: Replication) -> str:
     lag = (
         "" if replication.lag_bytes is None else f", at most {replication.lag_bytes:,} bytes behind"
     )
-    return f"{mode}, {_count(replication.standbys, 'standby')}{lag}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{mode}, {counted(replication.standbys, 'standby')}{lag}"
 
 
 async def _check_drafts(operator: Operator) -> Finding:

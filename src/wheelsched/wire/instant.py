@@ -22,6 +22,12 @@ def instant(instant_us: int) -> datetime:
     return _EPOCH + instant_us * _MICROSECOND  # twice as fast as `timedelta(microseconds=…)`
 
 
+def instant_text(moment: datetime) -> str:
+    """An instant inside a sentence, in UTC to the millisecond: `2026-11-18T16:30:45.614Z`."""
+    local = moment.astimezone(UTC).replace(tzinfo=None)
+    return f"{local.isoformat(timespec='milliseconds')}Z"
+
+
 def instant_or_none(instant_us: int | None) -> datetime | None:
     """The instant as a datetime in UTC, if there is one."""
     return None if instant_us is None else instant(instant_us)

@@ -242,7 +242,7 @@ def test_only_the_first_hundred_problems_are_shown() -> None:
     with pytest.raises(InvalidDocument) as raised:
         raise_problems([f"problem {number}" for number in range(250)])
     lines = str(raised.value).splitlines()
-    assert lines[0] == "nothing was changed; found 250 problem(s):"
+    assert lines[0] == "nothing was changed; found 250 problems:"
     assert (lines[100], lines[101], len(lines)) == ("problem 99", "and 150 more", 102)
 
 

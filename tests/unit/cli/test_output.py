@@ -113,8 +113,8 @@ def test_due_times_are_shown_in_each_zone_once(monkeypatch: pytest.MonkeyPatch) 
             return {name: cell(column(due)).plain for name, column in columns.items()}
 
         berlin = {"Europe/Berlin": "2026-03-08 13:00:00+01:00"}
-        assert told("UTC") == {"utc": "2026-03-08 12:00:00Z"}
-        assert told("Europe/Berlin") == {"utc": "2026-03-08 12:00:00Z"} | berlin
+        assert told("UTC") == {"UTC": "2026-03-08 12:00:00Z"}
+        assert told("Europe/Berlin") == {"UTC": "2026-03-08 12:00:00Z"} | berlin
         with times_shown(is_local=True):
             assert told("Europe/Berlin") == {"local": "2026-03-08 17:30:00+05:30"} | berlin
             assert told("UTC").keys() == {"local", "UTC"}

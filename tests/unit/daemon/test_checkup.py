@@ -1,11 +1,10 @@
 """What the doctor says about replication."""
 
-from datetime import UTC, datetime
-
 import pytest
 
 from wheelsched.daemon.checkup import Health, assess_replication
 from wheelsched.store.schema.replication import Replication
+from wheelsched.wire.instant import instant, instant_text
 
 NONE = Replication(standbys=0, is_synchronous=False, lag_bytes=None)
 ASYNCHRONOUS = Replication(standbys=2, is_synchronous=False, lag_bytes=4_096)
@@ -35,7 +34,7 @@ def test_a_database_that_went_back_is_a_warning(replication: Replication) -> Non
     assert finding.verdict is Health.WARNING
     assert finding.detail.startswith(
         "2 shards noticed that the database went back to an older state, last at "
-        f"{datetime.fromtimestamp(LATER_US / 1e6, UTC).isoformat()}; "
+        f"{instant_text(instant(LATER_US))}; "
     )
     assert finding.advice is not None
     assert "are lost" in finding.advice

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from wheelsched.api.resources.run_answers import run_answer
 from wheelsched.core.model import Job, JobState, Run, RunState, SkipReason
 from wheelsched.jobs.describe import schedule_of
-from wheelsched.wire.instant import instant, instant_or_none
+from wheelsched.wire.instant import instant, instant_or_none, instant_text
 from wheelsched.wire.schedule import ExplainAnswer, Verdict
 
 _VERDICTS: Final = {
@@ -69,7 +69,7 @@ def explain_run(
     at_us, now_us = times_us
     verdict, detail = _of_run(run) if run is not None else _of_job(job, at_us, now_us)
     if waiting_for is not None:
-        detail += f"; waiting: {waiting_for}"
+        detail += f", and for {waiting_for}"
     if run is None and not is_complete:
         detail += _LONG_HISTORY
     schedule = schedule_of(job)
@@ -123,4 +123,4 @@ def _of_job(job: Job, at_us: int, now_us: int) -> tuple[Verdict, str]:
 
 
 def _shown(instant_us: int) -> str:
-    return instant(instant_us).isoformat()
+    return instant_text(instant(instant_us))

@@ -8,7 +8,7 @@ from wheelsched.core.targets.egress import EgressRules
 from wheelsched.core.targets.target import check_url
 from wheelsched.errors import InvalidField
 from wheelsched.ports import LeaseStore, OpenBreaker
-from wheelsched.wire.instant import instant
+from wheelsched.wire.instant import instant, instant_text
 
 
 class Waiting:
@@ -57,8 +57,9 @@ def is_overdue(run: Run, now_us: int) -> bool:
 def in_words(breaker: OpenBreaker) -> str:
     """A breaker described for users."""
     whose = "this job" if breaker.kind is BreakerKind.JOB else breaker.target
-    opened_at, next_at = instant(breaker.opened_at_us), instant(breaker.next_probe_at_us)
+    opened_at = instant_text(instant(breaker.opened_at_us))
+    next_at = instant_text(instant(breaker.next_probe_at_us))
     return (
-        f"the circuit breaker of {whose} has been open since {opened_at.isoformat()}; "
-        f"next probe at {next_at.isoformat()}; last error: {breaker.error}"
+        f"the circuit breaker of {whose}, open since {opened_at}; "
+        f"next probe at {next_at}; last error: {breaker.error}"
     )

@@ -26,6 +26,8 @@ from wheelsched.daemon.checkup import LOSS_ADVICE, Finding, Health, check_databa
 from wheelsched.embedded.account import data_home, server_account
 from wheelsched.embedded.cluster import home_of
 from wheelsched.errors import ApiError, NotAllowed
+from wheelsched.values.counting import counted
+from wheelsched.wire.instant import instant_text
 from wheelsched.wire.shard import ShardsAnswer
 
 QUICK = ClientConfig(max_attempts=1, timeout_ms=5_000)
@@ -94,21 +96,21 @@ def assess_shards(url: str, shards: ShardsAnswer) -> Finding:
     """The finding about the shards that the API lists."""
     living = [shard for shard in shards.items if not shard.is_expired]
     if not living:
-        gone = f"; {len(shards.items)} expired leases" if shards.items else ""
+        gone = f"; {counted(len(shards.items), 'expired lease')}" if shards.items else ""
         return Finding(
             subject="API",
             verdict=Health.FAILED,
             detail=f"{url} is reachable, but no shard is alive{gone}",
             advice="start one with `wheelsched shard --database-url …`; without it no job fires",
         )
-    detail = f"{url} is reachable, {len(living)} shards are alive"
+    detail = f"{url} is reachable, {counted(len(living), 'shard')} alive"
     expired = len(shards.items) - len(living)
     if expired or shards.free_partitions:
         return Finding(
             subject="API",
             verdict=Health.WARNING,
-            detail=f"{detail}, {expired} expired leases, "
-            f"{len(shards.free_partitions)} partitions without an owner",
+            detail=f"{detail}, {counted(expired, 'expired lease')}, "
+            f"{counted(len(shards.free_partitions), 'partition')} without an owner",
             advice="check again in ten seconds; if it persists, see the logs of the shards",
         )
     return Finding(subject="API", detail=detail)
@@ -139,7 +141,7 @@ def assess_breakers(shards: ShardsAnswer) -> Finding:
         subject="breakers",
         verdict=Health.WARNING,
         detail=f"open for {name}{more}: {first.error}; "
-        f"next probe at {first.next_probe_at.isoformat()}",
+        f"next probe at {instant_text(first.next_probe_at)}",
         advice="runs wait until a probe succeeds; fix the worker, or pause the job",
     )
 
@@ -154,7 +156,7 @@ def assess_losses(shards: ShardsAnswer) -> list[Finding]:
             subject="lost data",
             verdict=Health.WARNING,
             detail="the database went back to an older state; a shard last noticed it at "
-            f"{max(noticed).isoformat(timespec='seconds')}",
+            f"{instant_text(max(noticed))}",
             advice=LOSS_ADVICE,
         )
     ]

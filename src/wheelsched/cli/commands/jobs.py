@@ -4,7 +4,8 @@ Invariant: every command accepts a job by its id or its name.
 """
 
 from contextlib import suppress
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any, Final
 from uuid import UUID
 
 import typer
@@ -14,14 +15,19 @@ from wheelsched.cli.commands.apply import apply
 from wheelsched.cli.export import manifest_of, to_yaml
 from wheelsched.cli.job_options import overlay, with_job_options
 from wheelsched.cli.manifest import read_one
-from wheelsched.cli.option_parsers import read_instant, read_payload, read_tags
+from wheelsched.cli.option_parsers import now, read_instant, read_payload, read_tags
 from wheelsched.cli.output import Output, due_columns, first, record, rows, sentence
 from wheelsched.cli.shared import AllOption, LimitOption, group, with_client, with_watchable_client
 from wheelsched.client import SyncClient
 from wheelsched.core.model import DRAFT_STATES, JobState
+from wheelsched.core.policies.policy import Backoff
 from wheelsched.errors import NotFound
-from wheelsched.wire.job import JobAnswer, OverlapDocument, TargetDocument
+from wheelsched.values.counting import counted
+from wheelsched.wire.job import JobAnswer, OverlapDocument, RetryDocument, TargetDocument
 from wheelsched.wire.jobs import ResumeFrom
+from wheelsched.wire.schedule import ExplainAnswer
+
+MAX_RUNS_NAMED: Final = 3
 
 app = group("Create, show and change jobs.")
 
@@ -194,15 +200,12 @@ def explain(
     job: JobArgument,
     at: Annotated[
         str | None,
-        typer.Option(help="Due time: ISO 8601, or e.g. 'in 5m'; by default the latest."),
+        typer.Option(help="Due time: ISO 8601, or e.g. 'in 5m'; default the latest, or first."),
     ] = None,
 ) -> Output:
     """Explain why a job did or did not fire at a given time."""
     found = find(client, job)
-    asked = read_instant("now" if at is None else at)
-    answer = client.explain(found.job_id, asked)
-    if at is None and answer.run is None and answer.due_before is not None:
-        answer = client.explain(found.job_id, answer.due_before)
+    answer = explanation(client, found, None if at is None else read_instant(at))
     return record(
         answer,
         {
@@ -239,6 +242,16 @@ def export(
     return Output(manifest, to_yaml(manifest), notes)
 
 
+def explanation(client: SyncClient, job: JobAnswer, at: datetime | None = None) -> ExplainAnswer:
+    """Of a given time, or of the latest due time; of the next one if the job was never due."""
+    answer = client.explain(job.job_id, now() if at is None else at)
+    if at is not None or answer.run is not None:
+        return answer
+    was_due = answer.due_before is not None and answer.due_before >= job.created_at
+    due = answer.due_before if was_due else answer.due_after
+    return answer if due is None else client.explain(job.job_id, due)
+
+
 def find(client: SyncClient, written: str) -> JobAnswer:
     """The job with this id or name; a name may look like an id."""
     with suppress(ValueError, NotFound):
@@ -249,7 +262,9 @@ def find(client: SyncClient, written: str) -> JobAnswer:
 
 
 def _changed(job: JobAnswer, verb: str) -> Output:
-    late = f"; too late for {', '.join(job.too_late)}" if job.too_late else ""
+    named, more = job.too_late[:MAX_RUNS_NAMED], len(job.too_late) - MAX_RUNS_NAMED
+    late = f"; too late for {', '.join(named)}" if named else ""
+    late += f" and {more:,} more" if more > 0 else ""
     return sentence(job, f"{verb} {job.name}{late}")
 
 
@@ -285,8 +300,7 @@ def _shown(job: JobAnswer) -> Output:
             "misfire": f"{job.misfire.policy}, grace {job.misfire.grace}, "
             f"window {job.misfire.window}, at most {job.misfire.max_missed}",
             "overlap": _shown_overlap(job.overlap),
-            "retry": f"{job.retry.max_attempts} attempts, {job.retry.backoff} from "
-            f"{job.retry.initial} to {job.retry.max}",
+            "retry": _shown_retry(job.retry),
             "timeout": job.timeout,
             "jitter": job.jitter,
             "priority": job.priority,
@@ -313,6 +327,16 @@ def _described_target(target: TargetDocument) -> dict[str, Any]:
         "batch": target.batch,
         "headers": target.headers,
     }
+
+
+def _shown_retry(retry: RetryDocument) -> str:
+    most = retry.max_attempts or 1  # an answer always has it
+    attempts = counted(most, "attempt")
+    if most == 1:
+        return attempts
+    if retry.backoff == Backoff.FIXED:
+        return f"{attempts}, fixed at {retry.initial}"
+    return f"{attempts}, {retry.backoff} from {retry.initial} to {retry.max}"
 
 
 def _shown_overlap(overlap: OverlapDocument) -> str:

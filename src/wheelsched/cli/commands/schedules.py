@@ -48,9 +48,7 @@ def explain(
     now_us = SystemClock.wall_us()
     spec = parse(schedule, timezone=timezone, now_us=now_us)
     found = explain_spec(spec, UUID(int=0), now_us=now_us, count=count)
-    columns = {"utc": lambda due: due.utc, timezone: lambda due: due.local}
-    if timezone == "UTC":
-        del columns["utc"]
+    columns = {"UTC": lambda due: due.utc, timezone: lambda due: due.local}
     times = rows(found.next_times, columns)
     warnings = [Text(f"! {warning}", style="yellow") for warning in found.warnings]
     return Output(

@@ -64,9 +64,9 @@ def breaker(key: RunKey, tenant_id: UUID, /, **changes: Any) -> OpenBreaker:
 @pytest.mark.parametrize(
     ("kind", "target", "words"),
     [
-        (BreakerKind.ORIGIN, ORIGIN, f"the circuit breaker of {ORIGIN} has been open since 2"),
-        (BreakerKind.TARGET, URL, f"the circuit breaker of {URL} has been open since 2"),
-        (BreakerKind.JOB, ORIGIN, "the circuit breaker of this job has been open since 2"),
+        (BreakerKind.ORIGIN, ORIGIN, f"the circuit breaker of {ORIGIN}, open since 2"),
+        (BreakerKind.TARGET, URL, f"the circuit breaker of {URL}, open since 2"),
+        (BreakerKind.JOB, ORIGIN, "the circuit breaker of this job, open since 2"),
     ],
 )
 async def test_a_run_says_which_breaker_it_waits_for(

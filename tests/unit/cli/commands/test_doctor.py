@@ -25,6 +25,7 @@ from wheelsched.core.model import BreakerKind
 from wheelsched.daemon.checkup import Finding, Health
 from wheelsched.embedded.cluster import LONGEST_SOCKET_PATH, runtime_directory
 from wheelsched.embedded.postgres import embedded_url
+from wheelsched.wire.instant import instant_text
 from wheelsched.wire.shard import BreakerAnswer, ShardAnswer, ShardsAnswer
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -52,9 +53,10 @@ def shards(*expired: bool, free: int = 0) -> ShardsAnswer:
     [
         (shards(), Health.FAILED, "no shard is alive"),
         (shards(True, True), Health.FAILED, "2 expired leases"),
-        (shards(True, False), Health.WARNING, "1 expired leases"),
+        (shards(True, False), Health.WARNING, "1 expired lease,"),
         (shards(False, free=7), Health.WARNING, "7 partitions without an owner"),
-        (shards(False, False), Health.OK, "2 shards"),
+        (shards(False, False), Health.OK, "2 shards alive"),
+        (shards(False), Health.OK, "1 shard alive"),
     ],
 )
 def test_expired_shards_are_reported(answer: ShardsAnswer, verdict: Health, told: str) -> None:
@@ -141,7 +143,7 @@ def test_lost_data_is_reported() -> None:
     noticed = [replace(item, went_back_at=NOW), replace(other, went_back_at=None)]
     (finding,) = assess_losses(ShardsAnswer(items=noticed, free_partitions=[]))
     assert finding.verdict is Health.WARNING
-    assert NOW.isoformat() in finding.detail
+    assert instant_text(NOW) in finding.detail
 
 
 async def test_doctor_skips_checks_that_the_token_does_not_permit(api: Api) -> None:

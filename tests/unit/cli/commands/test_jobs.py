@@ -6,14 +6,18 @@ from io import StringIO
 from uuid import UUID, uuid4
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 from tests.api import Api
 
+from wheelsched.cli.commands.jobs import _changed as changed
 from wheelsched.cli.commands.jobs import _shown as shown
-from wheelsched.cli.commands.jobs import find
+from wheelsched.cli.commands.jobs import explanation, find
 from wheelsched.cli.output import Output
 from wheelsched.client import SyncClient
 from wheelsched.errors import NotFound
+from wheelsched.wire.job import JobAnswer
+from wheelsched.wire.schedule import ExplainAnswer, Verdict
 
 
 async def test_a_registered_job_is_shown_with_its_warnings(api: Api) -> None:
@@ -41,6 +45,61 @@ async def test_a_job_for_a_queue_is_shown_with_its_queue(api: Api) -> None:
     assert "queue billing" in report
     assert re.search(r"claim within\s+2h", report)
     assert "batch" not in report
+
+
+async def test_a_job_without_a_due_time_so_far_is_explained_by_its_next_one(api: Api) -> None:
+    await api.create(name="yearly", schedule="0 0 1 1 *")
+    await api.create(name="often", schedule="every 5m")
+
+    def look() -> list[ExplainAnswer]:
+        with SyncClient(api.url, api.token) as client:
+            return [explanation(client, find(client, name)) for name in ("yearly", "often")]
+
+    for answer in await asyncio.to_thread(look):
+        assert answer.verdict is Verdict.NOT_YET
+
+
+@pytest.mark.parametrize(
+    ("retry", "words"),
+    [
+        ({}, "4 attempts, exponential from 1s to 5m"),
+        ({"backoff": "fixed", "initial": "3s"}, "4 attempts, fixed at 3s"),
+        ({"max_attempts": 1}, "1 attempt"),
+    ],
+)
+async def test_the_retry_policy_is_shown_as_it_works(
+    api: Api, retry: dict[str, object], words: str
+) -> None:
+    await api.create(name="report", retry=retry)
+
+    def look() -> str:
+        with SyncClient(api.url, api.token) as client:
+            return printed(shown(find(client, "report")))
+
+    assert re.search(rf"retry\s+{words} *\n", await asyncio.to_thread(look))
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "deleted report"),
+        (2, "deleted report; too late for run-0, run-1"),
+        (30, "deleted report; too late for run-0, run-1, run-2 and 27 more"),
+    ],
+)
+async def test_a_change_names_the_first_runs_that_it_came_too_late_for(
+    api: Api, count: int, words: str
+) -> None:
+    await api.create(name="report")
+
+    def look() -> JobAnswer:
+        with SyncClient(api.url, api.token) as client:
+            return find(client, "report")
+
+    job = replace(
+        await asyncio.to_thread(look), too_late=tuple(f"run-{number}" for number in range(count))
+    )
+    assert printed(changed(job, "deleted")).strip() == words
 
 
 def printed(output: Output) -> str:
