@@ -20,6 +20,7 @@ log = structlog.get_logger("wheelsched.api")
 
 READY_TIMEOUT_S: Final = 2
 LATENESS_NS: Final = 5_000_000_000  # how long a reading is cached
+NO_DATABASE: Final = f"the database did not answer within {READY_TIMEOUT_S} s, or refused"
 METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -59,7 +60,8 @@ class Probes:
                 late = await self._read_lateness()
         except (StoreError, TimeoutError) as error:
             log.warning("readiness.lost", error=type(error).__name__)
-            raise web.HTTPServiceUnavailable from error
+            body = {"state": "unavailable", "detail": NO_DATABASE}
+            return web.json_response(body, status=503)
         if late.is_alarming:
             log.warning("arming.late", timer_us=late.timer_us, retry_us=late.retry_us)
             body = {"state": "late", "detail": str(late)}

@@ -21,7 +21,9 @@ async def test_without_a_database_it_is_alive_but_not_ready(
         raise StoreUnavailable
 
     monkeypatch.setattr(api.stores.leases, "read_clock", fail)
-    assert (await api.get("/readyz")).status == 503
+    answer = await api.get("/readyz")
+    assert (answer.status, answer.body["state"]) == (503, "unavailable")
+    assert "the database" in answer.body["detail"]
     assert (await api.get("/healthz")).status == 200
 
 
