@@ -32,6 +32,7 @@ from wheelsched.delivery.link.handshake import Identity
 from wheelsched.delivery.link.server import LinkServer
 from wheelsched.delivery.queue.distributor import Distributor
 from wheelsched.ports.work import (
+    DELIVERY_LEASE_US,
     Attempted,
     Held,
     Pool,
@@ -89,7 +90,7 @@ class BusyDesk:
         for number in range(count):
             due_ns = start_ns + number * 1_000_000_000 // RATE
             await asyncio.sleep(max(0, due_ns - time.monotonic_ns()) / 1e9)
-            self._receiver.hand_out(pool, [run(number)])
+            self._receiver.hand_out(pool, [run(number)], DELIVERY_LEASE_US)
 
     async def _batches(self, pool: Pool, count: int) -> None:
         runs = [run(number) for number in range(count)]  # armed ahead of their time
@@ -97,7 +98,7 @@ class BusyDesk:
         runs[0] = QueueRun(attempt=runs[0].attempt, queue="", content=begun)
         for start in range(0, count, BATCH):
             await self._is_flowing.wait()
-            self._receiver.hand_out(pool, runs[start : start + BATCH])
+            self._receiver.hand_out(pool, runs[start : start + BATCH], DELIVERY_LEASE_US)
             await asyncio.sleep(0)
 
     def recall(self, pool: Pool, count: int, returned: Callable[[int], None]) -> None:
@@ -210,7 +211,7 @@ async def linked(port: int) -> AsyncIterator[Distributor]:
 async def hops_of_link(port: int) -> list[int]:
     hops: list[int] = []
 
-    def take(runs: Sequence[QueueRun]) -> None:
+    def take(runs: Sequence[QueueRun], _: int) -> None:
         now_ns = time.monotonic_ns()
         hops.extend(now_ns - int.from_bytes(each.content[:8], "big") for each in runs)
 
@@ -255,7 +256,7 @@ async def batches(port: int) -> tuple[float, float, float, float]:
     taken: list[QueueRun] = []
     is_all = asyncio.Event()
 
-    def take(runs: Sequence[QueueRun]) -> None:
+    def take(runs: Sequence[QueueRun], _: int) -> None:
         taken.extend(runs)
         if len(taken) == RUNS:
             is_all.set()

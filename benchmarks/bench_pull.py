@@ -28,7 +28,15 @@ from wheelsched.clock import SystemClock
 from wheelsched.config import ApiConfig
 from wheelsched.core.model import RunKey, format_run_id
 from wheelsched.ports import Tenant
-from wheelsched.ports.work import Attempted, Held, QueueRun, QueueState, Reported, WorkerOutcome
+from wheelsched.ports.work import (
+    DELIVERY_LEASE_US,
+    Attempted,
+    Held,
+    QueueRun,
+    QueueState,
+    Reported,
+    WorkerOutcome,
+)
 from wheelsched.testing import MemoryStore
 from wheelsched.wire.callback import write_instant
 from wheelsched.worker import Worker
@@ -55,7 +63,7 @@ class EndlessWork:
         self.finished = 0
         self.expected = 0
         self.done = asyncio.Event()
-        self.take: Callable[[Sequence[QueueRun]], None] | None = None
+        self.take: Callable[[Sequence[QueueRun], int], None] | None = None
         self.credits = 0
 
     def add(self, runs: list[QueueRun]) -> None:
@@ -69,13 +77,13 @@ class EndlessWork:
         if count and self.take is not None:
             self.credits -= count
             runs, self.left = self.left[:count], self.left[count:]
-            self.take(runs)
+            self.take(runs, DELIVERY_LEASE_US)
 
     def subscribe(
         self,
         tenant_id: UUID,
         queues: Sequence[str],
-        take: Callable[[Sequence[QueueRun]], None],
+        take: Callable[[Sequence[QueueRun], int], None],
         cancel: Callable[[Sequence[Attempted]], None],
     ) -> "EndlessWork":
         self.take = take

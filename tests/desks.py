@@ -10,6 +10,7 @@ from wheelsched.errors import LinkLost
 from wheelsched.ports.work import Attempted, Pool, QueueRun, Receipt, Receiver, Waiting
 
 TENANT = UUID(int=1)
+UNTIL_US = 1_800_000_005_000_000
 
 
 class MemoryDesk:
@@ -102,7 +103,7 @@ class MemoryShard:
                 rest.append((tenant_id, run))
         self.waiting = rest
         for (desk, pool), runs in given.items():
-            desk.receiver.hand_out(pool, runs)
+            desk.receiver.hand_out(pool, runs, UNTIL_US)
         if not self.is_lazy:
             self.tell()
 

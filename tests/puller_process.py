@@ -32,7 +32,7 @@ async def pull(url: str, tenant_id: UUID) -> None:
         clock = await open_clock(machine, store.leases)
         async with open_distributor(LinkConfig(), store, machine, clock) as distributor:
             subscription = distributor.subscribe(
-                tenant_id, ["billing"], taken.put_nowait, lambda _: None
+                tenant_id, ["billing"], lambda runs, _: taken.put_nowait(runs), lambda _: None
             )
             subscription.add_credits(CREDITS)
             while True:

@@ -73,7 +73,7 @@ class MemorySubscription:
         work: "MemoryWork",
         tenant_id: UUID,
         queues: Sequence[str],
-        take: Callable[[Sequence[QueueRun]], None],
+        take: Callable[[Sequence[QueueRun], int], None],
         cancel: Callable[[Sequence[Attempted]], None],
     ) -> None:
         self.work = work
@@ -144,7 +144,8 @@ class MemoryWork:
                     left.append(run)
             self.waiting = left
             if taken:
-                subscription.take([run.content() for run in taken])
+                until_us = self.now_us() + DELIVERY_LEASE_US
+                subscription.take([run.content() for run in taken], until_us)
                 self.subscriptions.remove(subscription)
                 self.subscriptions.append(subscription)
 
@@ -168,7 +169,7 @@ class MemoryWork:
         self,
         tenant_id: UUID,
         queues: Sequence[str],
-        take: Callable[[Sequence[QueueRun]], None],
+        take: Callable[[Sequence[QueueRun], int], None],
         cancel: Callable[[Sequence[Attempted]], None],
     ) -> MemorySubscription:
         made = MemorySubscription(self, tenant_id, queues, take, cancel)

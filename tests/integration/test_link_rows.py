@@ -78,7 +78,10 @@ async def test_a_run_goes_from_a_shard_to_a_process_that_are_in_the_database(dat
     got: list[QueueRun] = []
     async with a_shard(database) as shard, a_process(database) as process:
         await shard.join()
-        process.subscribe(TENANT, ["billing"], got.extend, lambda _: None).add_credits(1)
+        subscription = process.subscribe(
+            TENANT, ["billing"], lambda runs, _: got.extend(runs), lambda _: None
+        )
+        subscription.add_credits(1)
         await so(lambda: process.shards == 1)
         run = queue_run()
         shard.desks.add(run)

@@ -88,8 +88,8 @@ class SlowLink:
 
     # The `Receiver` of the desk at the shard.
 
-    def hand_out(self, pool: Pool, runs: Sequence[QueueRun]) -> None:
-        self._from_shard.append(lambda: self._receiver.hand_out(pool, runs))
+    def hand_out(self, pool: Pool, runs: Sequence[QueueRun], until_us: int) -> None:
+        self._from_shard.append(lambda: self._receiver.hand_out(pool, runs, until_us))
 
     def cancel(self, attempts: Sequence[Attempted]) -> None:
         self._from_shard.append(lambda: self._receiver.cancel(attempts))
@@ -153,7 +153,7 @@ class Member:
             TENANT, queues, self.take, lambda _: None
         )
 
-    def take(self, runs: Sequence[QueueRun]) -> None:
+    def take(self, runs: Sequence[QueueRun], until_us: int) -> None:
         assert not self.has_left
         self.asked -= len(runs)
         assert self.asked >= 0

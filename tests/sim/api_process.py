@@ -199,7 +199,7 @@ class ApiProcess:
         self._tasks.append(self._start(self._serve(tenant_id, stream)))
 
     async def _serve(self, tenant_id: UUID, stream: "SimulatedStream") -> None:
-        session = Session(self.distributor, tenant_id, self._scene.database_us)
+        session = Session(self.distributor, tenant_id)
         served = WorkStream(stream, session, self.reports, tenant_id, self.machine)
         self.streams[served] = stream
         try:

@@ -126,9 +126,9 @@ class NotedReceiver:
         self.cancel = receiver.cancel
         self.wait = receiver.wait
 
-    def hand_out(self, pool: Pool, runs: Sequence[QueueRun]) -> None:
+    def hand_out(self, pool: Pool, runs: Sequence[QueueRun], until_us: int) -> None:
         self._notes.hand_out(pool, runs)
-        self._receiver.hand_out(pool, runs)
+        self._receiver.hand_out(pool, runs, until_us)
 
 
 class NotedDesk:

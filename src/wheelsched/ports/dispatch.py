@@ -92,6 +92,9 @@ class RunOwner(Protocol):
     def room_changed(self, room: Room) -> None:
         """A room has got its first credit, or used its last one."""
 
+    def lease_end_us(self) -> int:
+        """When the delivery lease of a run ends that is handed out now, by the database's clock."""
+
     async def finish(self, outcomes: Sequence[tuple[Attempted, Outcome]]) -> list[Receipt]:
         """Reports how attempts ended that were handed out. Returns when they are written."""
 

@@ -57,8 +57,11 @@ class Waiting(Struct, frozen=True, array_like=True):
 class Receiver(Protocol):
     """The process behind a desk. None of its methods blocks or raises."""
 
-    def hand_out(self, pool: Pool, runs: Sequence[QueueRun]) -> None:
-        """Gives runs to workers of the pool; each has used one credit."""
+    def hand_out(self, pool: Pool, runs: Sequence[QueueRun], until_us: int) -> None:
+        """Gives runs to workers of the pool; each has used one credit.
+
+        Their delivery lease ends at `until_us`, by the database's clock.
+        """
 
     def cancel(self, attempts: Sequence[Attempted]) -> None:
         """Tells the workers that hold these runs to stop."""
@@ -177,10 +180,11 @@ class WorkSource(Protocol):
         self,
         tenant_id: UUID,
         queues: Sequence[str],
-        take: Callable[[Sequence[QueueRun]], None],
+        take: Callable[[Sequence[QueueRun], int], None],
         cancel: Callable[[Sequence[Attempted]], None],
     ) -> Subscription:
-        """Registers a worker. `take` gets at most as many runs as it has credits."""
+        """Registers a worker. `take` gets at most as many runs as it has credits, with the end of
+        their delivery lease, by the database's clock."""
 
     async def finish(self, tenant_id: UUID, outcomes: Sequence[WorkerOutcome]) -> list[Reported]:
         """Reports outcomes, in order. Each one that is accepted was written."""

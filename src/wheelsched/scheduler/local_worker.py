@@ -114,7 +114,7 @@ class LocalWorker:
             await self._clock.sleep(POLL_NS)
         return is_so()
 
-    def _take(self, runs: Sequence[QueueRun]) -> None:
+    def _take(self, runs: Sequence[QueueRun], until_us: int) -> None:
         self._credits -= len(runs)
         self._hands.take([self._claimed(run) for run in runs])
 

@@ -23,6 +23,7 @@ class Process:
         self.runs: list[QueueRun] = []
         self.times: list[float] = []
         self.sizes: list[int] = []  # of the hand-outs
+        self.until_us: list[int] = []  # when their delivery leases end
         self.cancelled: list[Attempted] = []
         self.waits: list[tuple[str, int]] = []
 
@@ -36,11 +37,12 @@ class Process:
             self.connect(name)
         self.desks[name].lend(self.pool, count)
 
-    def hand_out(self, pool: Pool, runs: Sequence[QueueRun]) -> None:
+    def hand_out(self, pool: Pool, runs: Sequence[QueueRun], until_us: int) -> None:
         assert pool == self.pool
         self.runs += runs
         self.times += [round(self.world.now_s, 3)] * len(runs)
         self.sizes.append(len(runs))
+        self.until_us.append(until_us)
 
     def cancel(self, attempts: Sequence[Attempted]) -> None:
         self.cancelled += attempts

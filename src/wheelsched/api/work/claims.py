@@ -16,7 +16,7 @@ import structlog
 from msgspec import Struct
 
 from wheelsched.errors import ClaimExpired, ClaimReused
-from wheelsched.ports.work import DELIVERY_LEASE_US, Attempted, QueueRun, WorkSource
+from wheelsched.ports.work import Attempted, QueueRun, WorkSource
 from wheelsched.values.duration import MINUTE, SECOND
 
 log = structlog.get_logger("wheelsched.api")
@@ -68,6 +68,7 @@ class _Poll:
 
     def __init__(self, source: WorkSource, key: ClaimKey, wanted: Wanted) -> None:
         self.runs: list[QueueRun] = []
+        self.until_us = 0  # the first end of their delivery leases
         self.requests = 0
         self.answer: asyncio.Future[Claimed] = asyncio.get_running_loop().create_future()
         self.changed = asyncio.Event()
@@ -77,9 +78,11 @@ class _Poll:
         self._key = key
         self._is_closed = False
 
-    def take(self, runs: Sequence[QueueRun]) -> None:
+    def take(self, runs: Sequence[QueueRun], until_us: int) -> None:
         room = 0 if self._is_closed else self.max_runs - len(self.runs)
-        self.runs += runs[:room]
+        if room > 0:
+            self.until_us = min(until_us, self.until_us) if self.runs else until_us
+            self.runs += runs[:room]
         if len(runs) > room:
             self.give_back(runs[room:])
         self.changed.set()
@@ -107,7 +110,7 @@ class Claims:
         self._now_us = now_us
         self._polls: dict[ClaimKey, _Poll] = {}
         self._tasks: set[asyncio.Future[None]] = set()
-        self._kept: OrderedDict[ClaimKey, Claimed] = OrderedDict()  # in the order of expiry
+        self._kept: OrderedDict[ClaimKey, Claimed] = OrderedDict()  # about in the order of expiry
         self._kept_bytes = 0
         self._expired_us: OrderedDict[ClaimKey, int] = OrderedDict()  # when it was forgotten
         self._claimed: OrderedDict[Attempted, ClaimKey] = OrderedDict()
@@ -177,7 +180,7 @@ class Claims:
             return
         claimed = NOTHING
         if runs:
-            claimed = Claimed(tuple(runs), self._now_us() + DELIVERY_LEASE_US)
+            claimed = Claimed(tuple(runs), poll.until_us)
             if wanted.lease_us is not None:
                 self._keep_lease(runs, wanted.lease_us)
             self._keep(key, claimed)
@@ -211,9 +214,11 @@ class Claims:
     def _find(self, key: ClaimKey, max_runs: int) -> Claimed | None:
         """The answer that the claim has got, if it may be given again."""
         self._expire()
+        kept = self._kept.get(key)
+        if kept is not None and kept.expires_us <= self._now_us():
+            self._forget(key)
         if key in self._expired_us:
             raise ClaimExpired
-        kept = self._kept.get(key)
         if kept is not None and len(kept.runs) > max_runs:
             raise ClaimReused
         return kept

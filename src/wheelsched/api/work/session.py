@@ -6,19 +6,13 @@ worker never gets more runs than it has given credits. What waits to be sent is 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
 from wheelsched.errors import InvalidField
-from wheelsched.ports.work import (
-    DELIVERY_LEASE_US,
-    Attempted,
-    QueueRun,
-    Subscription,
-    WorkSource,
-)
+from wheelsched.ports.work import Attempted, QueueRun, Subscription, WorkSource
 from wheelsched.wire.queue import MAX_CREDITS
 
 WITHDRAW_S: Final = 2.0
@@ -30,11 +24,10 @@ Batch = tuple[int, Sequence[QueueRun]]  # when the delivery lease expires, and t
 class Session:
     """The credits of a worker, and what is to be sent to it; `changed` says that there is more."""
 
-    def __init__(self, source: WorkSource, tenant_id: UUID, now_us: Callable[[], int]) -> None:
+    def __init__(self, source: WorkSource, tenant_id: UUID) -> None:
         self.changed = asyncio.Event()
         self._source = source
         self._tenant_id = tenant_id
-        self._now_us = now_us
         self._subscription: Subscription | None = None
         self._batches: deque[Batch] = deque()
         self._cancelled: list[Attempted] = []
@@ -100,7 +93,7 @@ class Session:
         while (batch := self.take_batch()) is not None:
             self._give_back(batch[1])
 
-    def _take(self, runs: Sequence[QueueRun]) -> None:
+    def _take(self, runs: Sequence[QueueRun], until_us: int) -> None:
         if self._is_closed:
             self._give_back(runs)
             return
@@ -110,7 +103,7 @@ class Session:
             return
         self._credits -= len(runs)
         self._unsent_bytes += _size(runs)
-        self._batches.append((self._now_us() + DELIVERY_LEASE_US, runs))
+        self._batches.append((until_us, runs))
         self.changed.set()
 
     def _use_again(self, most: int) -> None:

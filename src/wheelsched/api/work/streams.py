@@ -51,7 +51,7 @@ class Streams:
         self, connection: StreamConnection, request: Requester, tenant_id: UUID
     ) -> None:
         """Serves one stream until it ends."""
-        session = Session(self._source, tenant_id, self._environment.now_us)
+        session = Session(self._source, tenant_id)
         stream = WorkStream(connection, session, self._reports, tenant_id, self._environment.clock)
         self._streams[stream] = request
         self._is_empty.clear()

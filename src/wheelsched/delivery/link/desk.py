@@ -115,8 +115,8 @@ class LinkDesk:
     def _receive(self, frame: bytes) -> None:
         message: FromShard = FROM_SHARD.decode(frame)
         match message:
-            case HandOut(pool, runs):
-                self._receiver.hand_out(pool, runs)
+            case HandOut(pool, runs, until_us):
+                self._receiver.hand_out(pool, runs, until_us)
             case Receipts(call, receipts):
                 self._answer(call, receipts)
             case Wait(tenant_id, queue, number):

@@ -84,6 +84,7 @@ class AskWaiting(Struct, frozen=True, array_like=True, tag=25):
 class HandOut(Struct, frozen=True, array_like=True, tag=30):
     pool: Pool
     runs: Sequence[QueueRun]
+    until_us: int
 
 
 class Cancel(Struct, frozen=True, array_like=True, tag=31):

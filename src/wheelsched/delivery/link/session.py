@@ -62,16 +62,16 @@ class Session:
 
     # The process as a `Receiver`.
 
-    def hand_out(self, pool: Pool, runs: Sequence[QueueRun]) -> None:
+    def hand_out(self, pool: Pool, runs: Sequence[QueueRun], until_us: int) -> None:
         if self._waits:
             self._send_waits()  # they were told before
         start = size = 0
         for position, run in enumerate(runs):
             if size > BATCH_BYTES or position - start >= BATCH:
-                self._connection.send(HandOut(pool, runs[start:position]))
+                self._connection.send(HandOut(pool, runs[start:position], until_us))
                 start, size = position, 0
             size += len(run.content)
-        self._connection.send(HandOut(pool, runs[start:] if start else runs))
+        self._connection.send(HandOut(pool, runs[start:] if start else runs, until_us))
 
     def cancel(self, attempts: Sequence[Attempted]) -> None:
         for start in range(0, len(attempts), BATCH):

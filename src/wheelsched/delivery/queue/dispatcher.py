@@ -153,10 +153,12 @@ class QueueDispatcher(Closing):
     ) -> asyncio.Future[HandedOut | None]:
         assert isinstance(route, QueueRoute)
         promise: asyncio.Future[HandedOut | None] = asyncio.get_running_loop().create_future()
-        if len(batch) > route.line.credits or not begin():
+        owner = self._owner
+        if owner is None or len(batch) > route.line.credits or not begin():
             promise.set_result(None)
             return promise
-        route.line.hand_out([each.run for each in batch if isinstance(each, PreparedRun)])
+        runs = [each.run for each in batch if isinstance(each, PreparedRun)]
+        route.line.hand_out(runs, owner.lease_end_us())
         promise.set_result(HANDED_OUT)
         return promise
 

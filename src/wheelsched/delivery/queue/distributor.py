@@ -187,12 +187,14 @@ class Distributor:
 
     # What shards send.
 
-    def hand_out(self, borrower: Borrower, pool: Pool, runs: Sequence[QueueRun]) -> None:
+    def hand_out(
+        self, borrower: Borrower, pool: Pool, runs: Sequence[QueueRun], until_us: int
+    ) -> None:
         self._credits.use(borrower, pool, len(runs))
         workers = self._credits.find(pool)
         given = 0
         for worker, part in () if workers is None else workers.assign(runs):
-            self._give(Holding(borrower, worker), part)
+            self._give(Holding(borrower, worker), part, until_us)
             given += len(part)
         if given < len(runs):
             borrower.desk.give_back([run.attempt for run in runs[given:]])
@@ -211,11 +213,11 @@ class Distributor:
             except Exception:
                 log.exception("worker.failed")
 
-    def _give(self, holding: Holding, runs: Sequence[QueueRun]) -> None:
+    def _give(self, holding: Holding, runs: Sequence[QueueRun], until_us: int) -> None:
         for run in runs:
             self._in_hand.add(run.attempt, holding)
         try:
-            holding.worker.take(runs)
+            holding.worker.take(runs, until_us)
         except Exception:
             log.exception("worker.failed")
             self.give_back(holding.tenant_id, [run.attempt for run in runs])
@@ -229,8 +231,8 @@ class _Receiver:
     def __init__(self, distributor: Distributor) -> None:
         self._distributor = distributor
 
-    def hand_out(self, pool: Pool, runs: Sequence[QueueRun]) -> None:
-        self._distributor.hand_out(self.borrower, pool, runs)
+    def hand_out(self, pool: Pool, runs: Sequence[QueueRun], until_us: int) -> None:
+        self._distributor.hand_out(self.borrower, pool, runs, until_us)
 
     def cancel(self, attempts: Sequence[Attempted]) -> None:
         self._distributor.cancel(attempts)

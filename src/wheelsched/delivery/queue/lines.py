@@ -85,7 +85,7 @@ class Line(Room):
             self._on_credits(self)
             self.waiting_changed()
 
-    def hand_out(self, runs: Sequence[QueueRun]) -> None:
+    def hand_out(self, runs: Sequence[QueueRun], until_us: int) -> None:
         """Gives runs to the pools, to each an equal part as far as its credits go.
 
         A receiver may pause its desk at once, so all parts are decided before the first is given.
@@ -104,7 +104,7 @@ class Line(Room):
             parts.append((pool, runs[start:end]))
             start = end
         for pool, given in parts:
-            pool.receiver.hand_out(pool.pool, given)
+            pool.receiver.hand_out(pool.pool, given, until_us)
 
 
 class Lines:

@@ -11,7 +11,7 @@ from uuid import UUID
 from wheelsched.delivery.queue.loans import Loan
 from wheelsched.ports.work import Attempted, Desk, Pool, QueueRun
 
-Take: TypeAlias = Callable[[Sequence[QueueRun]], None]
+Take: TypeAlias = Callable[[Sequence[QueueRun], int], None]
 CancelRuns: TypeAlias = Callable[[Sequence[Attempted]], None]
 
 

@@ -16,7 +16,7 @@ from wheelsched.core.model import RunKey
 from wheelsched.core.outcome import Outcome
 from wheelsched.logs import about_run
 from wheelsched.ports import Dispatcher, Room
-from wheelsched.ports.work import Attempted, Receipt, Waiting
+from wheelsched.ports.work import DELIVERY_LEASE_US, Attempted, Receipt, Waiting
 from wheelsched.shard.context import Context
 from wheelsched.shard.firing.queue_depths import QueueDepths
 from wheelsched.shard.firing.send import Sender
@@ -62,6 +62,9 @@ class HandOuts:
         self._queues.outgoing.rooms.changed(room)
         if room.credits:
             self._sender.start_soon()
+
+    def lease_end_us(self) -> int:
+        return self._context.clock.now_us() + DELIVERY_LEASE_US
 
     async def finish(self, outcomes: Sequence[tuple[Attempted, Outcome]]) -> list[Receipt]:
         receipts: list[Receipt] = []

@@ -45,7 +45,7 @@ class BusyWork(MemoryWork):
         self,
         tenant_id: UUID,
         queues: Sequence[str],
-        take: Callable[[Sequence[QueueRun]], None],
+        take: Callable[[Sequence[QueueRun], int], None],
         cancel: Callable[[Sequence[Attempted]], None],
     ) -> MemorySubscription:
         self.add(tenant_id, queues[0])

@@ -14,6 +14,7 @@ from tests.work import MemorySubscription, MemoryWork
 from wheelsched.api.work import claims
 from wheelsched.core.outcome import Succeeded
 from wheelsched.ports.work import Attempted, QueueRun
+from wheelsched.wire.callback import write_instant
 
 SECOND_US = 1_000_000
 
@@ -212,7 +213,7 @@ async def test_runs_that_arrive_after_the_poller_has_gone_are_given_back(
     await until_idle(scheduler)
     scheduler.work.is_paused = True
     (added,) = scheduler.add()
-    late.take([added.content()])
+    late.take([added.content()], scheduler.now_us)
     assert added.given_back == 1
 
 
@@ -222,9 +223,27 @@ async def test_runs_beyond_the_credits_are_given_back(scheduler: Scheduler) -> N
     (subscription,) = scheduler.work.subscriptions
     scheduler.work.is_paused = True
     first, second = scheduler.add(2)
-    subscription.take([first.content(), second.content()])
+    subscription.take([first.content(), second.content()], scheduler.now_us + SECOND_US)
     assert ids(await claiming) == [first.run_id]
     assert (first.given_back, second.given_back) == (0, 1)
+
+
+async def test_a_claim_tells_the_lease_of_the_shard(scheduler: Scheduler) -> None:
+    """The runs were on their way for a while, and the lease of the first one ends first."""
+    claiming = asyncio.create_task(claim(scheduler))
+    await until_waiting(scheduler)
+    (subscription,) = scheduler.work.subscriptions
+    scheduler.work.is_paused = True
+    first, second = scheduler.add(2)
+    until_us = scheduler.now_us + 3 * SECOND_US
+    subscription.take([first.content()], until_us)
+    subscription.take([second.content()], until_us + SECOND_US)
+    answer = await claiming
+    assert {run["lease_expires_at"] for run in answer.body["runs"]} == {write_instant(until_us)}
+    scheduler.now_us = until_us - 1
+    assert (await claim(scheduler)).body == answer.body
+    scheduler.now_us = until_us
+    assert (await claim(scheduler)).status == 409
 
 
 async def test_the_memory_of_claims_is_bounded(
@@ -327,7 +346,7 @@ class DistantWork(MemoryWork):
         self,
         tenant_id: UUID,
         queues: Sequence[str],
-        take: Callable[[Sequence[QueueRun]], None],
+        take: Callable[[Sequence[QueueRun], int], None],
         cancel: Callable[[Sequence[Attempted]], None],
     ) -> MemorySubscription:
         return DistantSubscription(self, tenant_id, queues, take, cancel)

@@ -306,7 +306,7 @@ async def test_a_worker_that_reads_slowly_gets_no_more_than_fits_into_memory(
     monkeypatch.setattr(session, "MAX_UNSENT_BYTES", 2_000)
     work, tenant_id = scheduler.work, scheduler.api.tenant_id
     added = scheduler.add(100)
-    slow = session.Session(work, tenant_id, lambda: scheduler.now_us)
+    slow = session.Session(work, tenant_id)
     slow.register(["billing"], 0)
     for _ in range(100):
         slow.add_credits(1)
@@ -342,7 +342,7 @@ class GoneWorker:
 
 async def test_a_worker_that_goes_before_it_is_welcome_is_no_failure(scheduler: Scheduler) -> None:
     work, tenant_id = scheduler.work, scheduler.api.tenant_id
-    registered = session.Session(work, tenant_id, lambda: scheduler.now_us)
+    registered = session.Session(work, tenant_id)
     stream = WorkStream(GoneWorker(), registered, Reports(work), tenant_id, SystemClock())
     await stream.run()
     assert work.subscriptions == []
@@ -383,7 +383,7 @@ class SlowWorker:
 async def test_nothing_is_sent_while_another_message_is_being_sent(scheduler: Scheduler) -> None:
     work, tenant_id = scheduler.work, scheduler.api.tenant_id
     worker, clock = SlowWorker(), VirtualClock()
-    registered = session.Session(work, tenant_id, lambda: scheduler.now_us)
+    registered = session.Session(work, tenant_id)
     stream = WorkStream(worker, registered, Reports(work), tenant_id, clock)
     serving = asyncio.create_task(stream.run())
     await clock.advance(10 * SECOND_NS)

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from msgspec.structs import replace
-from tests.desks import TENANT, MemoryShard, queue_run
+from tests.desks import TENANT, UNTIL_US, MemoryShard, queue_run
 from tests.waiting import until
 
 from wheelsched.clock import SystemClock
@@ -46,8 +46,9 @@ class Process:
 
         return detach
 
-    def hand_out(self, pool: Pool, runs: Any) -> None:
+    def hand_out(self, pool: Pool, runs: Any, until_us: int) -> None:
         assert pool == POOL
+        assert until_us == UNTIL_US
         self.runs += runs
 
     def cancel(self, attempts: Any) -> None:

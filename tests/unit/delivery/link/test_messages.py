@@ -59,7 +59,7 @@ def test_a_message_to_a_shard_arrives_as_it_was_sent(message: ToShard) -> None:
     "message",
     [
         Ping(),
-        HandOut(POOL, [queue_run(content=b"\xff\x00 not text")]),
+        HandOut(POOL, [queue_run(content=b"\xff\x00 not text")], 7),
         Cancel([ATTEMPT]),
         Wait(TENANT, "billing", 3),
         Returned(1, 2),

@@ -15,6 +15,7 @@ from wheelsched.ports.work import Attempted, Pool, QueueRun, Receipt, Waiting
 from wheelsched.testing import VirtualClock
 
 TENANT, OTHER = UUID(int=1), UUID(int=2)
+LEASE_END_US = 1_800_000_005_000_000
 
 
 class Process:
@@ -24,10 +25,12 @@ class Process:
         self.runs: list[QueueRun] = []
         self.cancelled: list[Attempted] = []
         self.waits: list[tuple[str, int]] = []
+        self.until_us = 0
 
-    def hand_out(self, pool: Pool, runs: Sequence[QueueRun]) -> None:
+    def hand_out(self, pool: Pool, runs: Sequence[QueueRun], until_us: int) -> None:
         assert all(run.queue in pool.queues for run in runs)
         self.runs += runs
+        self.until_us = until_us
 
     def cancel(self, attempts: Sequence[Attempted]) -> None:
         self.cancelled += attempts
@@ -46,6 +49,9 @@ class Owner:
     def room_changed(self, room: Room) -> None:
         self.rooms.append((room, room.credits))
 
+    def lease_end_us(self) -> int:
+        return LEASE_END_US
+
     async def finish(self, outcomes: Sequence[tuple[Attempted, Outcome]]) -> list[Receipt]:
         return [Receipt.WRITTEN] * len(outcomes)
 
@@ -63,7 +69,9 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 async def dispatcher(clock: VirtualClock) -> QueueDispatcher:
-    return QueueDispatcher(clock)
+    dispatcher = QueueDispatcher(clock)
+    dispatcher.serve(Owner())
+    return dispatcher
 
 
 def callback(number: int = 0, payload: bytes = b"null") -> Callback:
@@ -136,6 +144,7 @@ async def test_a_hand_out_uses_credits(dispatcher: QueueDispatcher) -> None:
     desk.lend(pool_of("a"), 3)
     assert await send(dispatcher, route, 2) is HANDED_OUT
     assert [run.attempt.key.job_id.int for run in process.runs] == [0, 1]
+    assert process.until_us == LEASE_END_US
     assert route.line.credits == 1
     assert await send(dispatcher, route, 2) is None
     assert len(process.runs) == 2
@@ -250,6 +259,7 @@ async def test_only_processes_with_workers_of_the_tenant_are_told_to_cancel(
 
 async def test_without_a_shard_outcomes_are_unknown(dispatcher: QueueDispatcher) -> None:
     desk, attempt = dispatcher.open(Process()), Attempted(callback().key, 1)
+    dispatcher.serve(None)
     assert await desk.finish([(attempt, Succeeded())]) == [Receipt.UNKNOWN]
     assert await desk.waiting(TENANT) == []
     desk.give_back([attempt])
@@ -308,6 +318,7 @@ async def test_a_new_lease_starts_with_nothing_that_waits(dispatcher: QueueDispa
 
 
 async def test_lines_that_nobody_uses_are_forgotten(dispatcher: QueueDispatcher) -> None:
+    dispatcher.serve(None)  # the owner of these tests keeps what it was told of
     desk = dispatcher.open(Process())
     desk.lend(pool_of("a"), 1)
     assert len(dispatcher._lines.all()) == 1

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from uuid import UUID
 
-from tests.desks import TENANT, MemoryShard, queue_run
+from tests.desks import TENANT, UNTIL_US, MemoryShard, queue_run
 
 from wheelsched.core.outcome import Failed, Succeeded
 from wheelsched.delivery.queue.distributor import Distributor, WorkerSubscription
@@ -54,9 +54,13 @@ class PullingWorker:
         self.runs: list[QueueRun] = []
         self.cancelled: list[Attempted] = []
         self.subscription: WorkerSubscription = distributor.subscribe(
-            tenant_id, queues or ("billing",), self.runs.extend, self.cancelled.extend
+            tenant_id, queues or ("billing",), self._take, self.cancelled.extend
         )
         self.ask(asked)
+
+    def _take(self, runs: Sequence[QueueRun], until_us: int) -> None:
+        assert until_us == UNTIL_US
+        self.runs += runs
 
     def ask(self, count: int) -> None:
         self.subscription.add_credits(count)
@@ -255,7 +259,7 @@ async def test_a_run_for_a_worker_that_has_gone_goes_back() -> None:
         (desk,) = shard.desks
         await worker.subscription.withdraw()
         shard.handed_out[run.attempt] = TENANT, run
-        desk.receiver.hand_out(POOL, [run])  # it was on its way
+        desk.receiver.hand_out(POOL, [run], UNTIL_US)  # it was on its way
         assert not worker.runs
         assert shard.given_back == 1
         other = PullingWorker(world.distributor, asked=1)
@@ -282,7 +286,7 @@ async def test_a_worker_that_withdraws_gets_what_is_on_its_way() -> None:
 async def test_a_run_that_a_worker_fails_to_take_goes_back() -> None:
     async with cluster(1) as world:
 
-        def fail(_: object) -> None:
+        def fail(*_: object) -> None:
             raise RuntimeError("the connection is closed")
 
         subscription = world.distributor.subscribe(TENANT, ["billing"], fail, fail)

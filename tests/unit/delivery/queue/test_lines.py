@@ -18,7 +18,7 @@ class FullProcess:
     def __init__(self) -> None:
         self.runs: list[QueueRun] = []
 
-    def hand_out(self, pool: Pool, runs: Sequence[QueueRun]) -> None:
+    def hand_out(self, pool: Pool, runs: Sequence[QueueRun], until_us: int) -> None:
         self.runs += runs
         self.desk.pause()
 
@@ -36,7 +36,7 @@ def test_a_desk_may_be_paused_during_a_hand_out() -> None:
     process.desk.lend(Pool(TENANT, ("billing",)), 2)
     process.desk.lend(Pool(TENANT, ("billing", "mail")), 2)
     line = lines.get(TENANT, "billing")
-    line.hand_out([queue_run() for _ in range(3)])
+    line.hand_out([queue_run() for _ in range(3)], 0)
     assert len(process.runs) == 3
     assert line.credits == 0
     process.desk.resume()

@@ -39,6 +39,17 @@ async def test_a_run_is_handed_out_at_its_time(world: World, process: Process) -
     assert content["fencing_token"] == process.runs[0].attempt.token
 
 
+async def test_a_hand_out_tells_the_lease_that_the_shard_enforces(
+    world: World, process: Process
+) -> None:
+    await world.register("+10", queue=WORK)
+    process.lend(1)
+    await world.advance(11)
+    (until_us,) = process.until_us
+    handed_out_us = process.runs[0].attempt.key.due_us
+    assert 0 <= until_us - handed_out_us - 5 * SECOND < 1_000
+
+
 async def test_nothing_is_written_before_the_outcome(world: World, process: Process) -> None:
     job = await world.register("+10", queue=WORK)
     process.lend(1)
