@@ -65,7 +65,7 @@ class ClaimTriggersResponse(_message.Message):
     def __init__(self, tasks: _Optional[_Iterable[_Union[TaskPayload, _Mapping]]] = ...) -> None: ...
 
 class UpdateAttemptRequest(_message.Message):
-    __slots__ = ("attempt_id", "trigger_id", "status", "error_message", "no_retry", "retry_after_ms", "too_early", "lease_duration_seconds", "gone")
+    __slots__ = ("attempt_id", "trigger_id", "status", "error_message", "no_retry", "retry_after_ms", "too_early", "lease_duration_seconds", "gone", "worker_id", "claim_id")
     ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
     TRIGGER_ID_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -75,6 +75,8 @@ class UpdateAttemptRequest(_message.Message):
     TOO_EARLY_FIELD_NUMBER: _ClassVar[int]
     LEASE_DURATION_SECONDS_FIELD_NUMBER: _ClassVar[int]
     GONE_FIELD_NUMBER: _ClassVar[int]
+    WORKER_ID_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_ID_FIELD_NUMBER: _ClassVar[int]
     attempt_id: str
     trigger_id: str
     status: str
@@ -84,7 +86,9 @@ class UpdateAttemptRequest(_message.Message):
     too_early: bool
     lease_duration_seconds: int
     gone: bool
-    def __init__(self, attempt_id: _Optional[str] = ..., trigger_id: _Optional[str] = ..., status: _Optional[str] = ..., error_message: _Optional[str] = ..., no_retry: _Optional[bool] = ..., retry_after_ms: _Optional[int] = ..., too_early: _Optional[bool] = ..., lease_duration_seconds: _Optional[int] = ..., gone: _Optional[bool] = ...) -> None: ...
+    worker_id: str
+    claim_id: str
+    def __init__(self, attempt_id: _Optional[str] = ..., trigger_id: _Optional[str] = ..., status: _Optional[str] = ..., error_message: _Optional[str] = ..., no_retry: _Optional[bool] = ..., retry_after_ms: _Optional[int] = ..., too_early: _Optional[bool] = ..., lease_duration_seconds: _Optional[int] = ..., gone: _Optional[bool] = ..., worker_id: _Optional[str] = ..., claim_id: _Optional[str] = ...) -> None: ...
 
 class UpdateAttemptResponse(_message.Message):
     __slots__ = ("success", "reason", "cancel")

@@ -74,15 +74,19 @@ class GrpcPollingWorker:
     def __init__(self, address: str, token: str, queue: str = "billing") -> None:
         self._calls = Calls(address, token)
         self._queue = queue
+        self._claim_ids: dict[str, str] = {}  # by run id
         self.worker_id = f"worker-{next(_numbers)}"
 
     async def claim(self, max_runs: int = 1, *, wait: str = "30s") -> list[Item]:
+        claim_id = str(next(_numbers))
         answer = await self._calls.claim(
             worker_id=self.worker_id,
+            claim_id=claim_id,
             queues=[self._queue],
             max_tasks=max_runs,
             wait_ms=parse_duration(wait) // 1_000,
         )
+        self._claim_ids |= {task.trigger_id: claim_id for task in answer.tasks}
         return [item_of(task) for task in answer.tasks]
 
     async def finish(self, items: Sequence[Item]) -> list[Item]:
@@ -105,6 +109,15 @@ class GrpcPollingWorker:
             held = {"held": answer.success, "cancel": answer.cancel}
             answers.append({"run_id": item["run_id"]} | held)
         return answers
+
+    async def give_back(self, items: Sequence[Item]) -> None:
+        for item in items:
+            await self._calls.update(
+                attempt_id=attempt_id(item),
+                status="RETURNED",
+                worker_id=self.worker_id,
+                claim_id=self._claim_ids[item["run_id"]],
+            )
 
     async def leave(self) -> None:
         await self._calls.close()
@@ -151,6 +164,10 @@ class GrpcStreamingWorker:
             {"run_id": one.trigger_id, "held": one.held, "cancel": one.cancel}
             for one in answer.items
         ]
+
+    async def give_back(self, items: Sequence[Item]) -> None:
+        returned = pb.GiveBack(attempt_ids=[attempt_id(item) for item in items])
+        await self._send(give_back=returned)
 
     async def leave(self) -> None:
         if self._stream is not None:

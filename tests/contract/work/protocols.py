@@ -22,6 +22,8 @@ class WorkerSide(Protocol):
 
     async def heartbeat(self, items: Sequence[Item]) -> list[Item]: ...
 
+    async def give_back(self, items: Sequence[Item]) -> None: ...
+
     async def leave(self) -> None:
         """Ends abruptly, as if the process was killed."""
 
@@ -32,10 +34,11 @@ class PollingWorker:
     def __init__(self, url: str, token: str, queue: str = "billing") -> None:
         self._session = ClientSession(f"{url}/api/v1/", headers=_headers(token))
         self._queue = queue
+        self._claim_ids: dict[str, str] = {}  # by run id
         self.worker_id = f"worker-{next(_numbers)}"
 
     async def claim(self, max_runs: int = 1, *, wait: str = "30s") -> list[Item]:
-        body = {
+        body: Item = {
             "worker_id": self.worker_id,
             "claim_id": str(next(_numbers)),
             "max_runs": max_runs,
@@ -43,6 +46,7 @@ class PollingWorker:
         }
         answer = await self._post(f"queues/{self._queue}/claim", body)
         runs: list[Item] = answer["runs"]
+        self._claim_ids |= {run["run_id"]: body["claim_id"] for run in runs}
         return runs
 
     async def finish(self, items: Sequence[Item]) -> list[Item]:
@@ -52,6 +56,12 @@ class PollingWorker:
     async def heartbeat(self, items: Sequence[Item]) -> list[Item]:
         answers: list[Item] = await self._post("runs/heartbeats", list(items))
         return answers
+
+    async def give_back(self, items: Sequence[Item]) -> None:
+        for item in items:
+            claim_id = self._claim_ids[item["run_id"]]
+            body = {"worker_id": self.worker_id, "claim_id": claim_id, "items": [item]}
+            await self._post(f"queues/{self._queue}/give-back", body)
 
     async def leave(self) -> None:
         await self._session.close()
@@ -87,6 +97,9 @@ class StreamingWorker:
 
     async def heartbeat(self, items: Sequence[Item]) -> list[Item]:
         return await self._ask("heartbeats", items)
+
+    async def give_back(self, items: Sequence[Item]) -> None:
+        await send(await self._connected(), type="give_back", items=list(items))
 
     async def leave(self) -> None:
         if self._websocket is not None:

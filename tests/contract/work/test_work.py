@@ -165,6 +165,19 @@ async def test_the_runs_of_a_worker_that_has_gone_are_handed_out_again_after_the
     assert (late["accepted"], late["reason"]) == (False, "stale fencing token")
 
 
+async def test_a_run_that_is_given_back_goes_to_another_worker_as_the_same_attempt(
+    scheduler: Scheduler, worker: WorkerSide, another: WorkerSide
+) -> None:
+    (added,) = scheduler.add()
+    (run,) = await worker.claim()
+    claiming = asyncio.create_task(another.claim())
+    await worker.give_back([report(run)])
+    (again,) = await claiming
+    assert (again["run_id"], again["attempt"], added.given_back) == (added.run_id, 1, 1)
+    (answer,) = await another.finish([report(again, ok=True)])
+    assert answer["accepted"] is True
+
+
 async def test_a_heartbeat_keeps_a_run_beyond_its_delivery_lease(
     scheduler: Scheduler, worker: WorkerSide
 ) -> None:

@@ -18,6 +18,7 @@ from wheelsched.api.environment import Environment
 from wheelsched.api.grpc.connection import Context, GrpcConnection
 from wheelsched.api.grpc.requester import GrpcRequester
 from wheelsched.api.grpc.requests import (
+    ReturnedRun,
     check_label,
     parse,
     read_max_tasks,
@@ -114,7 +115,7 @@ class Dispatcher:
         return (await self._gate.access.admit(requester, Scope.WORK)).caller
 
     async def _update(
-        self, item: OutcomeItem | HeartbeatItem, caller: Caller
+        self, item: OutcomeItem | HeartbeatItem | ReturnedRun, caller: Caller
     ) -> pb.UpdateAttemptResponse:
         match item:
             case OutcomeItem():
@@ -128,6 +129,13 @@ class Dispatcher:
                 return pb.UpdateAttemptResponse(
                     success=kept.held, reason=reason, cancel=kept.cancel
                 )
+            case ReturnedRun():
+                (given,) = await self._work.give_back(
+                    caller.tenant_id,
+                    [item.item],
+                    lambda key: (key.worker_id, key.claim_id) == (item.worker_id, item.claim_id),
+                )
+                return pb.UpdateAttemptResponse(success=given.accepted, reason=given.reason or "")
             case never:
                 assert_never(never)
 

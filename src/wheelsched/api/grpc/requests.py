@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
+from msgspec import Struct
 
 from wheelsched.core.targets.queue import check_queue
 from wheelsched.errors import FieldOutOfRange, InvalidField, UnknownChoice, quoted
@@ -18,17 +19,27 @@ from wheelsched.wire.queue import (
     MAX_WAIT_US,
     HeartbeatItem,
     OutcomeItem,
+    ReturnedItem,
     read_lease,
 )
 
 SUCCEEDED: Final = "SUCCEEDED"
 FAILED: Final = "FAILED"
 RUNNING: Final = "RUNNING"
+RETURNED: Final = "RETURNED"
 MAX_LABEL: Final = 255
 MAX_TOKEN: Final = 2**63 - 1
 MAX_DIGITS: Final = len(str(MAX_TOKEN))
 
 Read = TypeVar("Read", bound=Message)
+
+
+class ReturnedRun(Struct, frozen=True, kw_only=True):
+    """A run that is given back, and the claim that it belongs to."""
+
+    item: ReturnedItem
+    worker_id: str
+    claim_id: str
 
 
 def parse(read: Callable[[bytes], Read], data: bytes, name: str) -> Read:
@@ -96,7 +107,7 @@ def read_attempt_id(written: str, *, field: str = "attempt_id") -> tuple[str, in
     return run_id, int(token)
 
 
-def read_update(request: pb.UpdateAttemptRequest) -> OutcomeItem | HeartbeatItem:
+def read_update(request: pb.UpdateAttemptRequest) -> OutcomeItem | HeartbeatItem | ReturnedRun:
     """What a worker reports about one attempt."""
     run_id, token = read_attempt_id(request.attempt_id)
     if request.trigger_id and request.trigger_id != run_id:
@@ -109,9 +120,16 @@ def read_update(request: pb.UpdateAttemptRequest) -> OutcomeItem | HeartbeatItem
         field = "lease_duration_seconds"
         lease = read_seconds(request.lease_duration_seconds, field=field)
         return HeartbeatItem(run_id=run_id, token=token, lease=lease)
+    if request.status == RETURNED:
+        return ReturnedRun(
+            item=ReturnedItem(run_id=run_id, token=token),
+            worker_id=check_label(request.worker_id, field="worker_id"),
+            claim_id=check_label(request.claim_id, field="claim_id"),
+        )
     if request.status not in (SUCCEEDED, FAILED):
         raise UnknownChoice(
-            f"{quoted(request.status)} is not valid; expected {SUCCEEDED}, {FAILED} or {RUNNING}",
+            f"{quoted(request.status)} is not valid; expected {SUCCEEDED}, {FAILED}, {RUNNING} or "
+            f"{RETURNED}",
             pointer="status",
         )
     return OutcomeItem(

@@ -148,7 +148,8 @@ class Queues:
         request = call.body
         queue = check_queue(call.path["queue"], pointer="/queue")
         key = ClaimKey(call.caller.tenant_id, (queue,), request.worker_id, request.claim_id)
-        return ApiResponse(body=await self._work.give_back(key, request.items))
+        given = await self._work.give_back(key.tenant_id, request.items, lambda each: each == key)
+        return ApiResponse(body=given)
 
     async def finish(self, call: Call[NoQuery, bytes]) -> ApiResponse:
         items = _read(call.body, _OUTCOMES)

@@ -147,9 +147,11 @@ class Claims:
             poll.requests -= 1
             poll.changed.set()
 
-    def release(self, key: ClaimKey, attempt: Attempted) -> bool:
-        """Whether a claim has this run. It does not have it any more, and is not answered again."""
-        if self._claimed.get(attempt) != key:
+    def release(self, is_theirs: Callable[[ClaimKey], bool], attempt: Attempted) -> bool:
+        """Whether a claim of theirs has this run. It does not have it any more, and is not answered
+        again."""
+        key = self._claimed.get(attempt)
+        if key is None or not is_theirs(key):
             return False
         del self._claimed[attempt]
         self._forget(key)

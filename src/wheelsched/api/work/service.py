@@ -5,7 +5,7 @@ one can be reported by another. Without a `WorkSource` every call raises `WorkUn
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from uuid import UUID
@@ -56,11 +56,19 @@ class WorkService:
         self.require()
         return await self._reports.heartbeat(tenant_id, items)
 
-    async def give_back(self, key: ClaimKey, items: Sequence[ReturnedItem]) -> list[OutcomeAnswer]:
-        """Returns runs of a claim that the worker has not begun."""
+    async def give_back(
+        self,
+        tenant_id: UUID,
+        items: Sequence[ReturnedItem],
+        is_theirs: Callable[[ClaimKey], bool],
+    ) -> list[OutcomeAnswer]:
+        """Returns runs that the worker has not begun, if `is_theirs` says so of their claim.
+
+        A run that is given back keeps its token, so the token does not show who has it now.
+        """
         self.require()
-        release = partial(self._claims.release, key)
-        return self._reports.give_back(key.tenant_id, items, release)
+        release = partial(self._claims.release, is_theirs)
+        return self._reports.give_back(tenant_id, items, release)
 
     async def stream(
         self, connection: StreamConnection, request: Requester, tenant_id: UUID

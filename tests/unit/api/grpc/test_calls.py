@@ -56,6 +56,21 @@ async def test_the_same_claim_gets_the_same_runs_again(scheduler: Scheduler, cal
     ]
 
 
+async def test_a_run_is_given_back_once_and_only_by_its_claim(
+    scheduler: Scheduler, calls: Calls
+) -> None:
+    """It keeps its token, so a call that is sent again must not take it from its next worker."""
+    (added,) = scheduler.add()
+    (task,) = (await calls.claim(claim_id="c1")).tasks
+    returned = {"attempt_id": task.attempt_id, "status": "RETURNED", "worker_id": "w1"}
+    assert not (await calls.update(**returned, claim_id="c2")).success
+    assert (await calls.update(**returned, claim_id="c1")).success
+    await calls.claim(claim_id="c3", worker_id="w2")
+    again = await calls.update(**returned, claim_id="c1")
+    assert (again.success, added.given_back) == (False, 1)
+    assert again.reason.startswith("the run does not belong to this claim")
+
+
 async def test_a_claim_without_an_id_is_a_new_one(scheduler: Scheduler, calls: Calls) -> None:
     scheduler.add(2)
     runs = [(await calls.claim(claim_id="")).tasks[0].trigger_id for _ in range(2)]
@@ -171,7 +186,9 @@ RUN_ID = f"{'0' * 32}-1"
 @pytest.mark.parametrize(
     ("fields", "details"),
     [
-        ({"status": "DONE"}, "status: 'DONE' is not valid; expected SUCCEEDED, FAILED or RUNNING"),
+        ({"status": "DONE"}, "status: 'DONE' is not valid; expected SUCCEEDED, FAILED, RUNNING or"),
+        ({"status": "RETURNED", "claim_id": "c1"}, "worker_id: expected 1 to 255 characters"),
+        ({"status": "RETURNED", "worker_id": "w1"}, "claim_id: expected 1 to 255 characters"),
         ({"attempt_id": ""}, "attempt_id: '' is not a valid attempt id"),
         ({"attempt_id": RUN_ID}, f"attempt_id: '{RUN_ID}' is not a valid attempt id"),
         ({"attempt_id": f"{RUN_ID}:-1"}, "attempt_id: "),
