@@ -22,6 +22,22 @@ async def checked(world: World, key: RunKey) -> Checked:
     return found
 
 
+async def test_the_heartbeat_of_a_run_that_was_given_back_is_forgotten(world: World) -> None:
+    """A later heartbeat, of the next worker, is kept; so is that of another attempt."""
+    lease = await world.own_all()
+    attempts = [await armed(world, lease, name) for name in "abc"]
+    await world.history.heartbeats(world.caller, attempts, [MINUTE_US] * 3)
+    heard_us = [(await checked(world, each.key)).heartbeat_at_us or 0 for each in attempts]
+    other = Attempted(attempts[2].key, attempts[2].token - 1)
+    until_us = [heard_us[0], heard_us[1] - 1, heard_us[2]]
+    given = dict(zip([attempts[0], attempts[1], other], until_us, strict=True))
+    for _ in range(2):
+        await world.runs.forget_heartbeats(given)
+        found = [await checked(world, each.key) for each in attempts]
+        assert [each.heartbeat_at_us is None for each in found] == [True, False, False]
+        assert [each.lease_us for each in found] == [None, MINUTE_US, MINUTE_US]
+
+
 async def test_heartbeats_keep_runs_for_their_lease(world: World) -> None:
     lease = await world.own_all()
     attempts = [await armed(world, lease, name) for name in ("one", "two", "three")]

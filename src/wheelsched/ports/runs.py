@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from wheelsched.core.model import Run, RunKey, RunState, SkipReason
 from wheelsched.ports.leases import Lease
+from wheelsched.ports.work import Attempted
 
 
 class Ending(Struct, frozen=True, kw_only=True, gc=False):
@@ -85,6 +86,9 @@ class RunStore(Protocol):
 
     async def adopt(self, lease: Lease, adoptions: Sequence[Adoption]) -> set[RunKey]:
         """Take over unfinished runs. Returns those that were *not* won."""
+
+    async def forget_heartbeats(self, returned: Mapping[Attempted, int]) -> None:
+        """Forget the heartbeats of workers that have given back their runs, up to that time."""
 
     async def revalidate(self, keys: Collection[RunKey]) -> list[Checked]:
         """The current state of runs."""

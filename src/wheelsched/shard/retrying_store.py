@@ -33,6 +33,7 @@ from wheelsched.ports import (
     Tenant,
     Unplanned,
 )
+from wheelsched.ports.work import Attempted
 from wheelsched.shard.ownership.ownership import Ownership
 from wheelsched.vitals import Vitals
 
@@ -151,6 +152,11 @@ class RetryingStore:
             lost -= {run.key for run in await self._won_before(lost, tokens)}
         self._count_repeated(tokens.keys() - lost - refused)
         return Claimed(refused | lost, refused)
+
+    async def forget_heartbeats(self, returned: Mapping[Attempted, int]) -> None:
+        """Forgets heartbeats of workers that have given back their runs."""
+        runs = self._stores.runs
+        await self._retry("run.return", lambda _: runs.forget_heartbeats(returned))
 
     async def revalidate(self, keys: Collection[RunKey]) -> list[Checked]:
         """Reads the current state of runs."""

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from wheelsched.core.model import UNFINISHED_STATES, JobState, RunKey, RunState
 from wheelsched.core.partition import partition_of
 from wheelsched.ports import Adoption, Checked, Lease, Settled
+from wheelsched.ports.work import Attempted
 from wheelsched.testing.outcomes import settle
 from wheelsched.testing.tables import MemoryTables, RunRow
 
@@ -76,6 +77,14 @@ class MemoryRuns:
             row.run = replace(row.run, shard=lease.shard_id, token=adoption.token)
             row.heartbeat_at_us = None
         return lost
+
+    async def forget_heartbeats(self, returned: Mapping[Attempted, int]) -> None:
+        for attempt, given_back_us in returned.items():
+            row = self._tables.runs.get(attempt.key)
+            if row is None or row.run.token != attempt.token:
+                continue
+            if row.heartbeat_at_us is not None and row.heartbeat_at_us <= given_back_us:
+                row.heartbeat_at_us = row.lease_us = None
 
     async def revalidate(self, keys: Collection[RunKey]) -> list[Checked]:
         found = [(key, self._tables.runs[key]) for key in keys if key in self._tables.runs]

@@ -43,6 +43,8 @@ class HandOuts:
         self._sender = sender
         self._depths = QueueDepths(queues.outgoing, queues.parked)
         self._unwritten: set[asyncio.Future[set[RunKey] | None]] = set()
+        self._returned_us: dict[Attempted, int] = {}  # when they were given back
+        self._has_returned = asyncio.Event()
 
     async def run(self) -> None:
         """Serves workers until it is cancelled."""
@@ -51,6 +53,7 @@ class HandOuts:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._keep_looking())
                 tasks.create_task(self._take_recalled())
+                tasks.create_task(self._take_returned())
         finally:
             self._dispatcher.serve(None)
             for receipt in tuple(self._unwritten):
@@ -120,10 +123,12 @@ class HandOuts:
 
     def give_back(self, attempts: Sequence[Attempted]) -> None:
         given: dict[Hashable, Batch] = {}
+        now_us = self._context.clock.now_us()
         for attempt in attempts:
             run = self._queues.handed_out.take(attempt)
             if run is None or run.phase is not Phase.SENT:
                 continue
+            self._returned_us[attempt] = now_us
             run.started_us = None
             run.claim_by_us = 0  # it waits anew
             run.enter(Phase.ADMITTED)
@@ -145,6 +150,7 @@ class HandOuts:
             batch.runs.append(run)
         for batch in reversed(given.values()):
             self._queues.outgoing.put_back(batch)
+        self._has_returned.set()
         self._sender.start_soon()
 
     def _wait_again(self, run: ArmedRun) -> Wait:
@@ -163,6 +169,16 @@ class HandOuts:
                 by_tenant[run.route.tenant_id].append(Attempted(run.key, run.token))
             for tenant_id, attempts in by_tenant.items():
                 self._dispatcher.cancel(tenant_id, attempts)
+
+    async def _take_returned(self) -> None:
+        """Forgets the heartbeats of workers that have given back their runs. The next worker, or
+        the next owner, would take them for signs of life of the worker that has the run then."""
+        while True:
+            await self._has_returned.wait()
+            self._has_returned.clear()
+            returned, self._returned_us = self._returned_us, {}
+            if returned:
+                await self._context.store.forget_heartbeats(returned)
 
     async def _keep_looking(self) -> None:
         config, parked = self._context.config.queue, self._queues.parked

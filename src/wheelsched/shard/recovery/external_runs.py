@@ -39,7 +39,7 @@ class Watched(Struct, eq=False, kw_only=True):
     deadline_us: int  # when to check it, by the machine's clock
     heard_us: int | None = None  # the latest heartbeat, by the database's clock
     carrier: UUID | None = None
-    is_pulled: bool = False  # a worker that pulls has it
+    lease_end_us: int | None = None  # a worker that pulls has it, from the hand-out with this lease
 
 
 class ExternalRuns:
@@ -102,7 +102,11 @@ class ExternalRuns:
             await clock.sleep(self._context.config.watch_us * 1_000)
             now_us = self._context.ownership.now_us()
             for run in self._queues.handed_out.expired(now_us):
-                self._watched[run.key] = Watched(run=run, deadline_us=now_us, is_pulled=True)
+                self._watched[run.key] = Watched(
+                    run=run,
+                    deadline_us=now_us,
+                    lease_end_us=self._queues.handed_out.lease_end_us(run),
+                )
             doubtful: list[Watched] = []
             async for some in yielding(clock, self._watched.values()):
                 doubtful += [
@@ -121,7 +125,7 @@ class ExternalRuns:
             check = found.get(one.run.key)
             if self._watched.get(one.run.key) is not one:
                 continue  # a later attempt is watched by now
-            if one.is_pulled:
+            if one.lease_end_us is not None:
                 self._check_pulled(one, check)
             elif check is None or check.run.state is not RunState.RUNNING:
                 self._release(one, check)
@@ -148,8 +152,9 @@ class ExternalRuns:
     def _check_pulled(self, watched: Watched, check: Checked | None) -> None:
         """Checks a run that was handed to a worker."""
         run, handed_out = watched.run, self._queues.handed_out
-        if handed_out.find(run.key) is not run:
-            del self._watched[run.key]  # its outcome is known, or it was given back
+        if handed_out.lease_end_us(run) != watched.lease_end_us:
+            # Its outcome is known, or it was given back, and perhaps handed out once more.
+            del self._watched[run.key]
         elif check is None or check.run.token != run.token or check.run.state in FINAL_STATES:
             del self._watched[run.key]
             self._context.registry.withdraw(run)  # its worker is told to stop

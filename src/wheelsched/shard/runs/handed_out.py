@@ -47,6 +47,11 @@ class HandedOutRuns:
         known = self._runs.get(key)
         return None if known is None else known[0]
 
+    def lease_end_us(self, run: ArmedRun) -> int | None:
+        """When the delivery lease of a run ends that is here; it identifies the hand-out."""
+        known = self._runs.get(run.key)
+        return known[1] if known is not None and known[0] is run else None
+
     def take(self, attempt: Attempted) -> ArmedRun | None:
         """Removes the run of this attempt, if it is here."""
         known = self._runs.pop(attempt.key, None)

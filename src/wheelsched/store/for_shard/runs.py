@@ -9,6 +9,7 @@ from uuid import UUID
 
 from wheelsched.core.model import RunKey
 from wheelsched.ports import Adoption, Checked, Lease, Settled
+from wheelsched.ports.work import Attempted
 from wheelsched.store.connections.database import Database
 from wheelsched.store.connections.queries import load_queries
 from wheelsched.store.definition import Row, decode_in_slices, decode_run
@@ -70,6 +71,17 @@ class PostgresRuns:
             [adoption.token for adoption in adoptions],
         )
         return {adoption.key for adoption in adoptions} - await won_keys(self._database, lease, row)
+
+    async def forget_heartbeats(self, returned: Mapping[Attempted, int]) -> None:
+        attempts = sorted(returned)  # one order for all, against deadlocks
+        if attempts:
+            await self._database.fetch(
+                QUERIES["forget_heartbeats"],
+                [attempt.key.job_id for attempt in attempts],
+                [attempt.key.due_us for attempt in attempts],
+                [attempt.token for attempt in attempts],
+                [returned[attempt] for attempt in attempts],
+            )
 
     async def revalidate(self, keys: Collection[RunKey]) -> list[Checked]:
         if not keys:

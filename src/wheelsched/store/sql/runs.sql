@@ -54,6 +54,16 @@ SELECT
     array_agg(due_at) AS due_ats
 FROM adopted;
 
+-- name: forget_heartbeats
+-- A run that is given back keeps its token. The next worker must not have the lease of the first.
+UPDATE runs SET heartbeat_at = NULL, lease_us = NULL
+FROM unnest($1::uuid[], $2::timestamptz[], $3::bigint[], $4::timestamptz[])
+    AS given (job_id, due_at, token, given_back_at)
+WHERE runs.job_id = given.job_id
+  AND runs.due_at = given.due_at
+  AND runs.token = given.token
+  AND runs.heartbeat_at <= given.given_back_at;
+
 -- name: revalidate
 SELECT runs.*, jobs.version, jobs.state = 'paused' AND NOT runs.had_retry AS is_paused
 FROM unnest($1::uuid[], $2::timestamptz[]) AS given (job_id, due_at)

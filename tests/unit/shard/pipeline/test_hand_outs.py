@@ -269,6 +269,53 @@ async def test_a_run_that_is_given_back_has_a_new_delivery_lease(
     assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
 
 
+async def test_the_next_worker_does_not_inherit_the_lease_of_the_one_that_gave_back(
+    world: World, process: Process
+) -> None:
+    await world.register("+10", queue=WORK, retry=SOON)
+    process.lend(1)
+    await world.advance(12)
+    await process.beat(*process.runs, lease_us=3_600 * SECOND)
+    await world.advance(1)
+    process.desks["a"].give_back([process.runs[0].attempt])
+    process.lend(2)
+    await world.advance(10)  # the next worker sends no sign of life
+    assert process.attempts == [1, 1, 2]
+
+
+async def test_a_run_that_is_given_back_is_not_lost_at_the_end_of_its_first_lease(
+    world: World, process: Process
+) -> None:
+    job = await world.register("+10", queue=WORK)
+    process.lend(1)
+    await world.advance(12)
+    await process.beat(*process.runs, lease_us=10 * SECOND)  # until 22
+    await world.advance(8)
+    process.desks["a"].give_back([process.runs[0].attempt])
+    await world.advance(1.5)
+    process.lend(1)
+    await world.advance(3)
+    assert await process.finish(process.runs[1]) == [Receipt.WRITTEN]
+    (run,) = await world.runs(job)
+    assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
+
+
+async def test_the_next_owner_does_not_wait_for_a_worker_that_gave_back(
+    world: World, process: Process
+) -> None:
+    await world.register("+10", queue=WORK)
+    process.lend(1)
+    await world.advance(12)
+    await process.beat(*process.runs, lease_us=3_600 * SECOND)
+    process.desks["a"].give_back([process.runs[0].attempt])
+    await world.advance(1)
+    await world.crash("a")
+    world.start("b")
+    process.lend(1, "b")
+    await world.advance(30)
+    assert process.attempts == [1, 1]
+
+
 async def test_a_run_that_is_given_back_after_an_edit_is_built_again(
     world: World, process: Process
 ) -> None:
