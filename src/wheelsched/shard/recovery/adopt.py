@@ -39,7 +39,7 @@ from wheelsched.shard.queues import ExternalRun, Queues
 from wheelsched.shard.recovery.external_runs import ACCEPTED
 from wheelsched.shard.recovery.orphans import OrphanedJob
 from wheelsched.shard.runs.armed_run import OUTDATED, SOON_US, ArmedRun
-from wheelsched.shard.settling.results import Ruling, rule_deleted
+from wheelsched.shard.settling.results import Ruling, rule_deleted, rule_paused
 
 log = structlog.get_logger("wheelsched.shard")
 
@@ -272,8 +272,11 @@ class Adopt:
         return prepared
 
     def _prepare_one(self, job: Job, run: Run, token: int, now_us: int) -> ArmedRun | Ruling:
-        """Applies the misfire policy if the run is known to be unsent; otherwise it is sent."""
+        """Applies a pause of the job, and the misfire policy if the run is known to be unsent;
+        otherwise it is sent."""
         adopted = replace(run, lane=adopted_lane(run, job, now_us), token=token)
+        if _is_paused(job, run):
+            return rule_paused(adopted)
         if self._may_misfire(job, run):
             schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)
             reason = misfire.skip_reason(job.misfire, schedule, run.due_us, now_us)
@@ -336,6 +339,20 @@ class Adopt:
         going_on, jobs = await self._read_with_jobs(sorted(lost), even_if_known=True)
         await self._adopt_runs(going_on, jobs)
         return lost - {run.key for run in going_on}
+
+
+def _is_paused(job: Job, run: Run) -> bool:
+    """Whether a run of a queue ends because its job is paused, as *revalidate* decides it: of a run
+    that was due, the API cannot know whether a worker has it. One that was requested or retried
+    goes on."""
+    return (
+        job.state is JobState.PAUSED
+        and isinstance(job.target, QueueTarget)
+        and run.state is RunState.ARMED
+        and run.trigger is Trigger.SCHEDULE
+        and run.attempt == 0
+        and run.retry_at_us is None
+    )
 
 
 def _fire_at_us(job: Job, run: Run) -> int:

@@ -102,6 +102,37 @@ async def test_a_run_that_is_given_back_after_a_pause_is_withdrawn(world: World)
     assert len(process.runs) == 1
 
 
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_the_next_owner_withdraws_what_waits_of_a_paused_job(
+    world: World, *, is_stopped: bool
+) -> None:
+    job = await waiting(world)
+    await (world.stop() if is_stopped else world.crash())
+    await world.store.jobs.pause(world.caller, job.job_id)
+    world.start("b")
+    await world.advance(20)
+    run = await only_run(world, job)
+    assert (run.state, run.skip_reason) == (RunState.SKIPPED, SkipReason.PAUSED)
+    assert run.attempt == 0
+
+
+async def test_the_next_owner_keeps_what_was_requested_of_a_paused_job(world: World) -> None:
+    job = await waiting(world)
+    await world.store.jobs.pause(world.caller, job.job_id)
+    await world.advance(1)
+    key = RunKey(job.job_id, world.now_us())
+    requested = RequestedRun(key=key, trigger=Trigger.MANUAL)
+    await world.store.history.request(world.caller, [requested])
+    await world.advance(2)
+    await world.stop()
+    world.start("b")
+    await world.advance(20)
+    process = Process(world)
+    process.lend(5, "b")
+    await world.advance(2)
+    assert [taken.attempt.key for taken in process.runs] == [key]
+
+
 async def test_a_pause_leaves_retries(world: World) -> None:
     """As for callbacks: a run that has begun goes on."""
     job = await waiting(world, retry=RetryPolicy(initial_us=SECOND, max_us=SECOND))
