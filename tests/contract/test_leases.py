@@ -1,6 +1,7 @@
 """Leases and partitions, on memory and on Postgres."""
 
 from itertools import count
+from time import monotonic_ns
 from uuid import uuid4
 
 import pytest
@@ -61,11 +62,15 @@ async def test_an_epoch_is_greater_than_every_known_one(world: World) -> None:
 async def test_who_acquires_a_partition_learns_which_epoch_was_released(world: World) -> None:
     first, second = [await world.leases.join(uuid4(), TTL_US) for _ in range(2)]
     (owned,) = await world.leases.acquire(first, [7])
-    assert owned.released_epoch == 0
+    assert (owned.released_epoch, owned.released_at_us) == (0, None)
+    before = await world.leases.read_clock(monotonic_ns)
     await world.leases.release(first, [7])
+    after = await world.leases.read_clock(monotonic_ns)
     (taken,) = await world.leases.acquire(second, [7])
     assert taken.epoch > owned.epoch
     assert taken.released_epoch == owned.epoch
+    assert taken.released_at_us is not None
+    assert before.database_us <= taken.released_at_us <= after.database_us
 
 
 async def test_a_lease_that_ends_with_its_partitions_releases_none(world: World) -> None:

@@ -79,6 +79,7 @@ class PartitionOwner(Struct, frozen=True):
     owner: UUID | None
     epoch: int
     released_epoch: int = 0  # the last epoch that ended by a release; set on acquisition
+    released_at_us: int | None = None  # when that was
 
 
 class Survey(Struct, frozen=True):

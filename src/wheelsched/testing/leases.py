@@ -127,7 +127,13 @@ class MemoryLeases:
                 row.epoch = next_epoch(row.epoch, known, self._tables.now_us())
             if row.owner == lease.shard_id:
                 owned.append(
-                    PartitionOwner(partition, lease.shard_id, row.epoch, row.released_epoch)
+                    PartitionOwner(
+                        partition,
+                        lease.shard_id,
+                        row.epoch,
+                        row.released_epoch,
+                        row.released_at_us,
+                    )
                 )
         return owned
 
@@ -149,6 +155,7 @@ class MemoryLeases:
             row = self._tables.partitions[partition]
             if row.owner == lease.shard_id:
                 row.released_epoch = row.epoch
+                row.released_at_us = self._tables.now_us()
                 self._tables.free(partition)
         return Lease(lease.shard_id, shard.fence)
 

@@ -51,6 +51,7 @@ class PartitionRow(Struct):
     live_since_us: int = -(1 << 62)
     marked_by: int = 0
     released_epoch: int = 0
+    released_at_us: int | None = None
 
 
 class TimerRow(Struct):

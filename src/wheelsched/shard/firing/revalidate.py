@@ -18,7 +18,7 @@ from wheelsched.core.partition import partition_of
 from wheelsched.flow import SLICE, yielding
 from wheelsched.logs import about_run
 from wheelsched.ports import Checked, Retry
-from wheelsched.shard.arming.request_builder import RequestBuilder
+from wheelsched.shard.arming.request_builder import RequestBuilder, adopted_lane
 from wheelsched.shard.context import Context
 from wheelsched.shard.queues import Queues
 from wheelsched.shard.runs.armed_run import OUTDATED, PARKED, ArmedRun
@@ -278,7 +278,11 @@ class Revalidate:
         new.vouched = self._context.doubts.latest if run.phase in IN_DOUBT else run.vouched
         if run.version == OUTDATED and run.phase is Phase.SUSPENDED:
             self._complete(run, new)
-        elif registry.replace(run, new):
+            return
+        if run.phase is Phase.ADMITTED and run.route.room is not None:
+            # It had reached its queue in time, so its misfire policy does not apply any more.
+            new.lane = adopted_lane(old, job, self._context.clock.now_us())
+        if registry.replace(run, new):
             self._want(new.key, new)
 
     def _complete(self, run: ArmedRun, new: ArmedRun) -> None:

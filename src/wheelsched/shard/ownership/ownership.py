@@ -36,6 +36,7 @@ class Holding(Struct):
     learned_us: int  # when it was gained, or unfinished runs of it were last read
     gained_us: int
     released_epoch: int = 0  # the last epoch whose owner released it
+    released_at_us: int | None = None  # when it did, by the database's clock
     is_ready: bool = False  # its unfinished runs are known, so new ones may be armed
 
 
@@ -209,7 +210,12 @@ class Ownership:
             token = first_token(each.epoch)
             self.past.gained(each.partition, each.epoch)
             self._holdings[each.partition] = Holding(
-                each.epoch, token, self.now_us(), self.now_us(), each.released_epoch
+                each.epoch,
+                token,
+                self.now_us(),
+                self.now_us(),
+                each.released_epoch,
+                each.released_at_us,
             )
         return [each.partition for each in gained]
 
@@ -264,6 +270,13 @@ class Ownership:
         """
         holding = self._holdings.get(partition_of(job_id))
         return holding is not None and split_token(token).epoch == holding.released_epoch
+
+    def was_released_after(self, job_id: UUID, token: int, when_us: int) -> bool:
+        """Whether the shard that issued the token had the job's partition until after this time."""
+        holding = self._holdings.get(partition_of(job_id))
+        if holding is None or holding.released_at_us is None:
+            return False
+        return self.was_released(job_id, token) and when_us <= holding.released_at_us
 
     def gained_for_us(self, job_id: UUID) -> int:
         """For how long the shard has owned the job."""

@@ -30,6 +30,7 @@ from wheelsched.core.model import (
 )
 from wheelsched.core.partition import partition_of
 from wheelsched.core.policies import misfire
+from wheelsched.core.policies.policy import OnOverlap
 from wheelsched.flow import yielding
 from wheelsched.ports import Adoption, Checked, Retry
 from wheelsched.schedule.compile import compile_schedule
@@ -257,6 +258,11 @@ class Adopt:
             for (_, run), (_, later) in pairwise(won)
             if run.job_id == later.job_id and 0 < later.due_us - run.due_us <= SOON_US
         }
+        is_idle = self._context.registry.is_idle
+        behind = {run.key for _, run in won if not is_idle(run.job_id)}
+        behind |= {
+            later.key for (_, run), (_, later) in pairwise(won) if run.job_id == later.job_id
+        }
         now_us = self._context.clock.now_us()
         runs = await self._request_builder.with_payloads([run for _, run in won])
         prepared: list[ArmedRun | Ruling] = []
@@ -265,19 +271,22 @@ class Adopt:
             self._context.clock, list(zip(jobs, runs, strict=True)), self._config.build_slice
         ):
             for job, run in some:
-                made = self._prepare_one(job, run, tokens[run.key], now_us)
+                is_behind = run.key in behind
+                made = self._prepare_one(job, run, tokens[run.key], now_us, is_behind=is_behind)
                 if isinstance(made, ArmedRun):
                     made.is_followed = run.key in followed
                 prepared.append(made)
         return prepared
 
-    def _prepare_one(self, job: Job, run: Run, token: int, now_us: int) -> ArmedRun | Ruling:
+    def _prepare_one(
+        self, job: Job, run: Run, token: int, now_us: int, *, is_behind: bool
+    ) -> ArmedRun | Ruling:
         """Applies a pause of the job, and the misfire policy if the run is known to be unsent;
         otherwise it is sent."""
         adopted = replace(run, lane=adopted_lane(run, job, now_us), token=token)
         if _is_paused(job, run):
             return rule_paused(adopted)
-        if self._may_misfire(job, run):
+        if self._may_misfire(job, run) and not self._has_reached_queue(job, run, is_behind):
             schedule = compile_schedule(job.spec, job.job_id, job.anchor_us)
             reason = misfire.skip_reason(job.misfire, schedule, run.due_us, now_us)
             if reason is not None:
@@ -300,6 +309,19 @@ class Adopt:
             and run.token is not None
             and self._context.ownership.was_released(run.job_id, run.token)
         )
+
+    def _has_reached_queue(self, job: Job, run: Run, is_behind: bool) -> bool:
+        """Whether a run waited for a worker when its previous owner released it. It was on time.
+
+        With overlap `queue`, one that is behind another run of its job may have waited for that.
+        """
+        if not isinstance(job.target, QueueTarget):
+            return False
+        if is_behind and job.overlap.policy is OnOverlap.QUEUE:
+            return False
+        assert run.token is not None
+        ownership = self._context.ownership
+        return ownership.was_released_after(run.job_id, run.token, _fire_at_us(job, run))
 
     def _send(self, prepared: Sequence[ArmedRun | Ruling], ruled: Collection[RunKey]) -> None:
         """Arms runs in one loop iteration, so that runs of one route share few requests."""

@@ -131,7 +131,13 @@ class PostgresLeases:
         if partitions and not rows:
             await check_lease(self._database, lease)
         return [
-            PartitionOwner(row["partition"], lease.shard_id, row["epoch"], row["released_epoch"])
+            PartitionOwner(
+                row["partition"],
+                lease.shard_id,
+                row["epoch"],
+                row["released_epoch"],
+                row["released_at"],
+            )
             for row in rows
         ]
 

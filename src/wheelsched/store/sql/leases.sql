@@ -82,7 +82,7 @@ SET owner = fence.shard_id,
     END
 FROM fence, wanted
 WHERE partitions.partition = wanted.partition AND (owner IS NULL OR owner = fence.shard_id)
-RETURNING partitions.partition, epoch, released_epoch;
+RETURNING partitions.partition, epoch, released_epoch, released_at;
 
 -- name: release
 -- Raising the fence changes a key column, and so waits for statements in flight under the old
@@ -98,7 +98,8 @@ WITH before AS MATERIALIZED (
     WHERE shards.shard_id = before.shard_id AND before.fence = $2
     RETURNING shards.shard_id
 ), freed AS (
-    UPDATE partitions SET owner = NULL, released_epoch = epoch
+    UPDATE partitions
+    SET owner = NULL, released_epoch = epoch, released_at = clock_timestamp()
     FROM raised
     WHERE partition = ANY ($3::smallint[]) AND owner = raised.shard_id
     RETURNING partition

@@ -9,14 +9,15 @@ from tests.unit.shard.pulling import QUEUE, Process
 from tests.unit.shard.world import START_US, World
 
 from wheelsched.config import FairnessConfig, QueueConfig, ShardConfig
-from wheelsched.core.model import QueueTarget, RunKey, RunState, Trigger
-from wheelsched.core.policies.policy import MisfirePolicy, OnOverlap, OverlapPolicy
+from wheelsched.core.model import QueueTarget, RunKey, RunState, SkipReason, Trigger
+from wheelsched.core.policies.policy import MisfirePolicy, OnMisfire, OnOverlap, OverlapPolicy
 from wheelsched.ports import Checked, RequestedRun
 from wheelsched.ports.work import Receipt
 from wheelsched.values.duration import MINUTE, SECOND
 
 WORK = QueueTarget(queue=QUEUE)
 BRIEF = QueueTarget(queue=QUEUE, claim_within_us=30 * SECOND)
+STRICT = MisfirePolicy(policy=OnMisfire.SKIP, grace_us=5 * SECOND)
 SMALL = ShardConfig(queue=QueueConfig(idle_runs=10, max_parked=50))
 
 
@@ -221,6 +222,64 @@ async def test_runs_that_wait_are_handed_over(world: World, *, is_stopped: bool)
     await world.advance(1)
     assert len(process.runs) == 1  # it does not wait for a delivery lease
     assert {len(await world.runs(job))} == {1}
+
+
+async def test_a_run_that_waits_past_its_grace_is_handed_over(world: World) -> None:
+    """It had reached its queue in time, so it has not misfired."""
+    job = await world.register("+10", queue=WORK, misfire=STRICT)
+    world.start("a")
+    await world.advance(20)
+    await world.stop("a")
+    world.start("b")
+    await world.advance(5)
+    assert await world.states(job) == [RunState.ARMED]
+    process = Process(world)
+    process.lend(1, "b")
+    await world.advance(1)
+    assert len(process.runs) == 1
+
+
+async def test_a_run_that_comes_due_while_there_is_no_shard_misfires(world: World) -> None:
+    job = await world.register("+11", queue=WORK, misfire=STRICT)
+    world.start("a")
+    await world.advance(9.5)
+    assert await world.states(job) == [RunState.ARMED]
+    await world.stop("a")
+    await world.advance(20)
+    world.start("b")
+    await world.advance(5)
+    (run,) = await world.runs(job)
+    assert (run.state, run.skip_reason) == (RunState.SKIPPED, SkipReason.MISFIRE_SKIP)
+
+
+async def test_a_run_behind_another_one_follows_its_misfire_policy_in_a_hand_over(
+    world: World,
+) -> None:
+    """It waits for the run before it, and not in its queue."""
+    overlap = OverlapPolicy(policy=OnOverlap.QUEUE)
+    job = await world.register("every 10s", queue=WORK, misfire=STRICT, overlap=overlap)
+    world.start("a")
+    await world.advance(29)
+    await world.stop("a")
+    world.start("b")
+    await world.advance(0.5)
+    first, second, *_ = sorted(await world.runs(job), key=lambda run: run.due_us)
+    assert (first.state, second.skip_reason) == (RunState.ARMED, SkipReason.MISFIRE_SKIP)
+
+
+async def test_a_run_that_is_edited_past_its_grace_waits_on(world: World) -> None:
+    job = await world.register("+10", queue=WORK, misfire=STRICT)
+    world.start("a")
+    await world.advance(20)
+    edited = replace(job, name="renamed", version=2)
+    await world.store.jobs.edit(world.caller, edited, None, is_rescheduled=False)
+    await world.advance(2)
+    assert await world.states(job) == [RunState.ARMED]
+    process = Process(world)
+    process.lend(1)
+    await world.advance(1)
+    (run,) = process.runs
+    assert b'"job_name":"renamed"' in run.content
 
 
 async def test_a_run_on_time_is_not_delayed_by_a_full_late_lane(world: World) -> None:
