@@ -252,6 +252,7 @@ class ShardConfig(Struct, frozen=True, kw_only=True):
     recovery: RecoveryConfig = RecoveryConfig()
     max_armed: int = 1_000_000  # armed runs that are not yet due, in total
     drain_us: int = 30 * SECOND
+    waits_for_workers: bool = True  # to drain: until workers that pull have ended their runs
     give_up_us: int = 2 * MINUTE  # releases a partition whose runs are unreadable this long
 
 

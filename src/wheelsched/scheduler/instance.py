@@ -12,6 +12,7 @@ from uuid import UUID
 
 import structlog
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from wheelsched.clock import SystemClock
 from wheelsched.config import EmbeddedConfig, StoreConfig
@@ -100,7 +101,8 @@ async def open_instance(
 def _shard_config(config: SchedulerConfig, url: str) -> ShardDaemonConfig:
     return ShardDaemonConfig(
         store=StoreConfig(url=url, role="shard"),
-        shard=config.shard,
+        # Its own handlers have ended before the shard stops.
+        shard=replace(config.shard, waits_for_workers=False),
         dispatch=config.dispatch,
         link=config.link_config,
     )

@@ -98,15 +98,26 @@ class Pipeline:
             tasks.create_task(self._keep_gauging(), name="Gauges")
 
     async def drain(self) -> None:
-        """Hands over all partitions, and waits for the runs that are carried to end."""
+        """Hands over all partitions, and waits for the runs that are carried to end.
+
+        Runs that workers hold end without this shard, too: their outcomes go to the database.
+        """
         context = self._context
         self._acquire.leave()
         await self._hand_over(context.ownership.partitions, is_leaving=True)
         while partitions := context.ownership.partitions:  # gained at the last moment
             await self._hand_over(partitions, is_leaving=True)
-        while context.registry.live_count or context.registry.armed_count:
+        while self._live_count or context.registry.armed_count:
             await context.clock.sleep(50_000_000)
         await self._queues.results.drained()
+
+    @property
+    def _live_count(self) -> int:
+        """How many live runs must end before the shard leaves."""
+        live = self._context.registry.live_count
+        if self._context.config.waits_for_workers:
+            return live
+        return live - len(self._queues.handed_out)
 
     async def _keep_gauging(self) -> None:
         while True:

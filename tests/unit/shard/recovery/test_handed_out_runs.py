@@ -150,6 +150,26 @@ async def test_a_run_that_was_handed_out_is_carried_through_a_stop(
     assert len(await world.runs(job)) == 1
 
 
+async def test_a_shard_of_an_application_does_not_wait_for_workers_elsewhere(world: World) -> None:
+    """They report to the database, and the next owner leaves them the run meanwhile."""
+    world.start("a", ShardConfig(drain_us=30 * SECOND, waits_for_workers=False))
+    process = Process(world)
+    job = await world.register("+10", queue=WORK, timeout_us=60 * SECOND)
+    process.lend(1)
+    await world.advance(10.5)
+    await process.beat(*process.runs)
+    world.start("b")
+    process.lend(5, "b")
+    await world.advance(2)
+    stopped_s = world.now_s
+    await world.stop("a")
+    assert world.now_s - stopped_s < 2
+    await world.advance(20)
+    assert len(process.runs) == 1
+    assert await process.finish(*process.runs, name="b") == [Receipt.WRITTEN]
+    assert await world.states(job) == [RunState.SUCCEEDED]
+
+
 async def test_a_worker_with_heartbeats_keeps_its_run_after_its_carrier_has_gone(
     world: World, process: Process
 ) -> None:
