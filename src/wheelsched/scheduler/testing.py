@@ -119,7 +119,7 @@ class TestingScheduler(Scheduler):
             if self._shard is not None and self._shard.done():
                 self._shard.result()  # raises what has ended it
             await self._step(now_us, until_us)
-            await self._settle(timeout_s)
+            await self._await_handlers(timeout_s)
         await self._finish(until_us, timeout_s)
         ended = [row.run for row in self._tables.runs.values() if _has_ended(row.run)]
         return [self._describe(run) for run in ended if run.key not in seen]
@@ -146,9 +146,7 @@ class TestingScheduler(Scheduler):
             leap_us = min(near_us, until_us, now_us + LONGEST_LEAP_US)
             await self._clock.leap_to(leap_us * 1_000)
             return
-        alarm_ns = self._clock.next_alarm_ns()
-        until_ns = until_us * 1_000
-        await self._clock.advance_to(until_ns if alarm_ns is None else min(alarm_ns, until_ns))
+        await self._clock.advance_to_alarm(until_us * 1_000)
 
     def _next_due_us(self, now_us: int) -> int:
         """When a run is due next, or now if one is about to begin."""
@@ -173,10 +171,14 @@ class TestingScheduler(Scheduler):
         return False
 
     async def _settle(self, timeout_s: float) -> None:
+        """Runs what is ready, and waits until no handler runs."""
+        await self._clock.run_ready()
+        await self._await_handlers(timeout_s)
+
+    async def _await_handlers(self, timeout_s: float) -> None:
         """Waits, in real time, until no handler runs."""
         machine = SystemClock()
         until_ns = machine.now_ns() + int(timeout_s * 1e9)
-        await self._clock.run_ready()
         while (worker := self._running.worker) is not None and worker.is_busy:
             if machine.now_ns() >= until_ns:
                 raise HandlerStuck(f"a handler did not end within {timeout_s:g} s of real time")

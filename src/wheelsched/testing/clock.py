@@ -5,7 +5,9 @@ same time in the order in which they were set. Between two alarms, all tasks run
 """
 
 import asyncio
+import gc
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -30,6 +32,9 @@ class VirtualClock:
         self._alarms_set = 0
         self._alarms: list[tuple[int, int, VirtualAlarm]] = []
         self._advancing = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # whose ready callbacks are known
+        self._ready: deque[object] | None = None
+        self._looking = 0  # calls of `run_ready` at this moment
 
     def now_ns(self) -> int:
         return self._now_ns
@@ -61,11 +66,21 @@ class VirtualClock:
         """Advance to `when_ns`. Each alarm on the way rings at its time, and ready tasks run."""
         with self._advance(when_ns):
             await self.run_ready()
-            while (alarm_ns := self.next_alarm_ns()) is not None and alarm_ns <= when_ns:
-                self._now_ns = max(self._now_ns, alarm_ns)
-                self._ring_first()
-                await self.run_ready()
+            while self._is_alarm_due(when_ns):
+                await self._ring_next()
             self._now_ns = when_ns
+
+    async def advance_to_alarm(self, most_ns: int) -> None:
+        """Advance to the next alarm, at most to `most_ns`. The alarms of that time ring.
+
+        Call it when every task waits, as after `run_ready`.
+        """
+        with self._advance(most_ns):
+            alarm_ns = self.next_alarm_ns()
+            until_ns = most_ns if alarm_ns is None else min(alarm_ns, most_ns)
+            while self._is_alarm_due(until_ns):
+                await self._ring_next()
+            self._now_ns = max(self._now_ns, until_ns)
 
     async def leap_to(self, when_ns: int) -> None:
         """Go to `when_ns` in one step, like a machine that was asleep.
@@ -76,9 +91,20 @@ class VirtualClock:
         with self._advance(when_ns):
             await self.run_ready()
             self._now_ns = when_ns
-            while (alarm_ns := self.next_alarm_ns()) is not None and alarm_ns <= when_ns:
-                self._ring_first()
-                await self.run_ready()
+            while self._is_alarm_due(when_ns):
+                await self._ring_next()
+
+    async def _ring_next(self) -> None:
+        """Ring the next alarm at its time, or now if that has passed."""
+        alarm_ns = self.next_alarm_ns()
+        assert alarm_ns is not None
+        self._now_ns = max(self._now_ns, alarm_ns)
+        self._ring_first()
+        await self.run_ready()
+
+    def _is_alarm_due(self, by_ns: int) -> bool:
+        alarm_ns = self.next_alarm_ns()
+        return alarm_ns is not None and alarm_ns <= by_ns
 
     @contextmanager
     def _advance(self, when_ns: int) -> Iterator[None]:
@@ -101,15 +127,23 @@ class VirtualClock:
     async def run_ready(self) -> None:
         """Run all ready tasks until every task waits.
 
-        On asyncio's own loop this is exact. Other loops do not show what is ready, so there it runs
-        a hundred iterations; a longer chain of wake-ups needs asyncio's loop.
+        This is exact on the loops of asyncio and uvloop. Others do not show what is ready, so
+        there it runs a hundred iterations.
         """
-        ready = getattr(asyncio.get_running_loop(), "_ready", None)
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._ready = loop, _ready_callbacks(loop)
+        ready = self._ready
         iterations = _ITERATIONS_WHEN_BLIND if ready is None else _MAX_ITERATIONS
-        for _ in range(iterations):
-            await asyncio.sleep(0)
-            if ready is not None and not ready:
-                return
+        others = self._looking  # each is ready itself, and must not wait for this one
+        self._looking += 1
+        try:
+            for _ in range(iterations):
+                await asyncio.sleep(0)
+                if ready is not None and len(ready) <= others:
+                    return
+        finally:
+            self._looking -= 1
         if ready is not None:
             raise RuntimeError(f"tasks are still ready after {iterations} iterations of the loop")
 
@@ -129,6 +163,19 @@ class VirtualClock:
     def _ring_first(self) -> None:
         _, _, alarm = heapq.heappop(self._alarms)
         alarm.ring()
+
+
+def _ready_callbacks(loop: asyncio.AbstractEventLoop) -> "deque[object] | None":
+    """The callbacks that a loop is about to run; None if it does not show them.
+
+    asyncio's loop has them as an attribute. uvloop's does not, but the garbage collector sees them.
+    """
+    ready: deque[object] | None = getattr(loop, "_ready", None)
+    if ready is not None:
+        return ready
+    handle = loop.call_soon(lambda: None)
+    held = [each for each in gc.get_referents(loop) if isinstance(each, deque)]
+    return next((each for each in held if handle in each), None)
 
 
 class VirtualAlarm:

@@ -132,7 +132,6 @@ async def test_only_one_may_advance_it() -> None:
     await first
 
 
-@pytest.mark.asyncio(loop_factories=["asyncio"])
 async def test_a_chain_of_wake_ups_runs_to_its_end_however_long() -> None:
     clock = VirtualClock()
     turns = 0
@@ -149,7 +148,62 @@ async def test_a_chain_of_wake_ups_runs_to_its_end_however_long() -> None:
         assert turns == 1_000
 
 
-@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_it_stops_at_the_next_alarm() -> None:
+    clock = VirtualClock()
+    rung: list[str] = []
+    for name, when_ns in (("a", 10), ("b", 10), ("c", 20)):
+        clock.alarm(partial(rung.append, name)).set(when_ns)
+    await clock.run_ready()
+    await clock.advance_to_alarm(30)
+    assert (rung, clock.now_ns()) == (["a", "b"], 10)
+    await clock.advance_to_alarm(15)
+    assert (rung, clock.now_ns()) == (["a", "b"], 15)
+    await clock.advance_to_alarm(20)
+    assert (rung, clock.now_ns()) == (["a", "b", "c"], 20)
+
+
+async def test_a_chain_of_callbacks_without_a_task_runs_to_its_end() -> None:
+    clock = VirtualClock()
+    turns: list[int] = []
+
+    def go_on() -> None:
+        turns.append(len(turns))
+        if len(turns) < 1_000:
+            asyncio.get_running_loop().call_soon(go_on)
+
+    go_on()
+    await clock.run_ready()
+    assert len(turns) == 1_000
+
+
+async def test_a_task_may_run_what_is_ready_while_time_is_advanced() -> None:
+    clock = VirtualClock()
+    events: list[str] = []
+
+    async def look() -> None:
+        await clock.sleep(10)
+        other = asyncio.ensure_future(walk())
+        await clock.run_ready()
+        assert other.done()
+        events.append("looked")
+
+    async def walk() -> None:
+        for _ in range(200):
+            await asyncio.sleep(0)
+
+    looking = asyncio.ensure_future(look())
+    await clock.advance(20)
+    assert looking.done()
+    assert events == ["looked"]
+
+
+async def test_a_task_that_waits_for_the_outside_is_not_ready() -> None:
+    clock = VirtualClock()
+    waiting = asyncio.ensure_future(asyncio.Event().wait())
+    await asyncio.wait_for(clock.run_ready(), 60)
+    waiting.cancel()
+
+
 async def test_a_task_that_never_waits_is_detected() -> None:
     clock = VirtualClock()
 
