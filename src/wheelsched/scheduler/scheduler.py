@@ -162,9 +162,15 @@ class Scheduler:
     async def cancel(self, name: str, *, connection: Connection | None = None) -> bool:
         """Delete a job that was scheduled. Returns whether that prevents its next run.
 
-        False: there is no such job, or its run has been handed out already.
+        False: there is no such job, or its run has been handed out already. A job that is declared
+        in code is refused: the next instance that starts would register it again.
         """
         full_name = self._tasks.full_name(name)
+        if name in self._tasks.declared:
+            raise InvalidSchedulerOption(
+                f"{quoted(name)} is declared in code, so the next start would register it again; "
+                f"remove the declaration, or pause it: wheelsched job pause {full_name}"
+            )
         book = self._running.book
         if connection is None or self._is_under_test:
             return await book.cancel(full_name)

@@ -189,6 +189,19 @@ async def test_a_name_is_taken_until_its_job_has_ended(shop: Shop) -> None:
     assert [order for order, _ in shop.reminded] == [3, 4]
 
 
+async def test_a_declared_job_cannot_be_cancelled() -> None:
+    scheduler = Scheduler.testing(NOON, application="shop")
+
+    @scheduler.job("every 1h")
+    async def report() -> None: ...
+
+    async with scheduler:
+        with pytest.raises(InvalidSchedulerOption, match="wheelsched job pause shop:report"):
+            await scheduler.cancel("report")
+        (ended,) = await scheduler.advance("1h")
+    assert ended.job_name == "report"
+
+
 async def test_a_cancelled_job_does_not_run(shop: Shop) -> None:
     await shop.scheduler.schedule("one", every="1h", task="remind", payload=Reminder(1))
     await shop.scheduler.advance("1h")
