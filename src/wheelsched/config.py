@@ -138,15 +138,20 @@ class QueueConfig(Struct, frozen=True, kw_only=True):
     """Runs that wait for workers that pull.
 
     A run that waits with its request takes some KB. Beyond `idle_runs` of a queue that has had no
-    credits for `idle_us`, and beyond `FairnessConfig.max_queued` of any queue, runs are parked:
-    only what identifies them stays in memory. Beyond `max_parked` of one queue, or
-    `max_parked_of_tenant` of all queues of a tenant, they die.
+    credits for `idle_us`, beyond `FairnessConfig.max_queued` of any queue, and beyond the limits
+    `max_waiting…` of a tenant and of the shard, runs are parked: only what identifies them stays in
+    memory. Beyond `max_parked` of one queue, or `max_parked_of_tenant` of all queues of a tenant,
+    they die. Beyond `max_parked_of_shard`, those of tenants with more than an equal part die.
     """
 
     idle_us: int = 10 * SECOND
     idle_runs: Positive = 10_000
+    max_waiting_of_tenant: Positive = 500_000
+    max_waiting_of_shard: Positive = 1_000_000
+    max_waiting_bytes: Positive = 1 << 30  # of the shard; large requests are parked first
     max_parked: Positive = 1_000_000
     max_parked_of_tenant: Positive = 2_000_000
+    max_parked_of_shard: Positive = 4_000_000
     look_us: int = SECOND  # how often runs are checked that wait
     return_us: int = 50 * MILLISECOND  # how often parked runs are brought back to workers
     shown: Positive = 100  # queues in the metrics, the longest first

@@ -4,9 +4,10 @@ Invariant: `Room.waiting` is the number of runs queued in the origins of the roo
 one limit of the wait, so its batches expire in the order in which they were queued.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection
 from typing import Generic
+from uuid import UUID
 
 from wheelsched.fairness.batch import B
 from wheelsched.fairness.limits import Limits, Origin
@@ -28,6 +29,14 @@ class Rooms(Generic[B]):
     def runs(self) -> int:
         """The number of runs that wait."""
         return sum([room.waiting for room in self.known])
+
+    def runs_by_tenant(self) -> Counter[UUID]:
+        """The number of runs that wait, for each tenant."""
+        counts = Counter[UUID]()
+        for origins in self._limits.by_room.values():
+            for origin in origins:
+                counts[origin.tenant.tenant_id] += origin.queued
+        return counts
 
     @property
     def stuck(self) -> int:

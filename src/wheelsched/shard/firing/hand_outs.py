@@ -203,6 +203,7 @@ class HandOuts:
                 log.warning("run.unclaimed", **about_run(run.key, run.token))
                 within = format_duration(run.route.claim_within_us)
                 self._sender.end_unclaimed(run, NOT_CLAIMED.format(within))
+        parked.count_waiting(rooms.runs_by_tenant())
         for run in parked.take_next():
             self._queues.doubtful.put(run)
         parked.forget_idle(rooms.known, now_us)
