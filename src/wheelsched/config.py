@@ -265,7 +265,8 @@ class GrpcConfig(Struct, frozen=True, kw_only=True):
     """Listener and limits of the API by gRPC.
 
     A message of a worker may have up to `max_message_bytes`. A connection without a reaction to a
-    ping within `ping_timeout_ms` is closed.
+    ping within `ping_timeout_ms` is closed. So is one that does not speak HTTP/2 within
+    `handshake_ms`, or has had no call for `idle_ms`.
     """
 
     host: str = "127.0.0.1"
@@ -275,6 +276,8 @@ class GrpcConfig(Struct, frozen=True, kw_only=True):
     max_calls_per_connection: Positive = 1_000
     ping_ms: Positive = 20_000
     ping_timeout_ms: Positive = 10_000
+    handshake_ms: Positive = 10_000
+    idle_ms: Positive = 120_000
 
     @property
     def address(self) -> str:

@@ -85,6 +85,8 @@ def _options(config: GrpcConfig, max_connections: int) -> Sequence[tuple[str, An
         ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
         ("grpc.max_allowed_incoming_connections", max_connections),
         ("grpc.max_concurrent_streams", config.max_calls_per_connection),
+        ("grpc.server_handshake_timeout_ms", config.handshake_ms),
+        ("grpc.max_connection_idle_ms", config.idle_ms),
         ("grpc.keepalive_time_ms", config.ping_ms),
         ("grpc.keepalive_timeout_ms", config.ping_timeout_ms),
         ("grpc.keepalive_permit_without_calls", 1),

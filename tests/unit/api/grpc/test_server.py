@@ -1,5 +1,6 @@
 """The gRPC server: its address, health and reflection."""
 
+import asyncio
 import time
 from typing import Any
 
@@ -11,12 +12,15 @@ from tests.api import serve
 from tests.contract.work.conftest import Scheduler
 from tests.contract.work.grpc_protocols import Calls
 from tests.unit.api.grpc.test_calls import refused
+from tests.waiting import PATIENCE_S
 
 from wheelsched.config import GrpcConfig
 from wheelsched.errors import AddressTaken
 from wheelsched.testing import MemoryStore
 
 SERVICE = "wheelsched.v1.SchedulerDispatcher"
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # no settings
+NEVER_MS = 3_600_000
 
 
 async def test_health_needs_no_token(scheduler: Scheduler) -> None:
@@ -48,6 +52,26 @@ async def test_health_tells_that_a_process_stops(scheduler: Scheduler) -> None:
     await scheduler.api.stop()
     assert (await watching.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
     await calls.close()
+
+
+@pytest.mark.parametrize(
+    ("config", "greeting"),
+    [
+        (GrpcConfig(port=0, ping_ms=NEVER_MS, handshake_ms=200), b""),
+        (GrpcConfig(port=0, ping_ms=NEVER_MS, idle_ms=200), PREFACE),
+    ],
+)
+async def test_a_connection_without_calls_is_closed(config: GrpcConfig, greeting: bytes) -> None:
+    """There is no limit of connections per address, so one that is not used must not stay."""
+    store = MemoryStore(lambda: time.time_ns() // 1_000)
+    async with serve(store, store, grpc=config) as api:
+        host, port = api.grpc.rsplit(":", 1)
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(greeting)
+        async with asyncio.timeout(PATIENCE_S):
+            while await reader.read(1_000):
+                pass
+        writer.close()
 
 
 async def test_reflection_describes_the_service(scheduler: Scheduler, calls: Calls) -> None:
