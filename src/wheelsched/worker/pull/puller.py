@@ -179,7 +179,7 @@ class Puller:
             await stream.register(self._config.worker_id, self._config.queues)
             self._stream = stream
             self._was_connected = True
-            log.write(logging.INFO, "stream.open", f"pulling from {url}", {"url": url})
+            log.write(logging.INFO, "stream.opened", f"pulling from {url}", {"url": url})
             await stream.run()
 
     def _log_end(self, url: str, error: Exception) -> None:
