@@ -36,7 +36,7 @@ class RunEvent(StrEnum):
     SKIP = "skip"  # misfire, overlap, or its job was paused, edited or deleted
     CANCEL = "cancel"  # a person or the overlap policy cancels it
     RETRY = "retry"  # a person retries it
-    TAKE_OVER = "take_over"  # another shard becomes its owner
+    ADOPT = "adopt"  # another shard becomes its owner
 
 
 RUN_MOVES: Final[Mapping[tuple[RunState | None, RunEvent], RunState]] = {
@@ -50,20 +50,20 @@ RUN_MOVES: Final[Mapping[tuple[RunState | None, RunEvent], RunState]] = {
     (RunState.ARMED, RunEvent.DIE): RunState.DEAD,
     (RunState.ARMED, RunEvent.SKIP): RunState.SKIPPED,
     (RunState.ARMED, RunEvent.CANCEL): RunState.CANCELLED,
-    (RunState.ARMED, RunEvent.TAKE_OVER): RunState.ARMED,
+    (RunState.ARMED, RunEvent.ADOPT): RunState.ARMED,
     #
     (RunState.RUNNING, RunEvent.ACCEPT): RunState.RUNNING,
     (RunState.RUNNING, RunEvent.SUCCEED): RunState.SUCCEEDED,
     (RunState.RUNNING, RunEvent.FAIL): RunState.RETRYING,
     (RunState.RUNNING, RunEvent.DIE): RunState.DEAD,
     (RunState.RUNNING, RunEvent.CANCEL): RunState.CANCELLED,
-    (RunState.RUNNING, RunEvent.TAKE_OVER): RunState.RUNNING,
+    (RunState.RUNNING, RunEvent.ADOPT): RunState.RUNNING,
     #
     (RunState.RETRYING, RunEvent.ARM): RunState.ARMED,
     (RunState.RETRYING, RunEvent.SUCCEED): RunState.SUCCEEDED,
     (RunState.RETRYING, RunEvent.DIE): RunState.DEAD,
     (RunState.RETRYING, RunEvent.CANCEL): RunState.CANCELLED,
-    (RunState.RETRYING, RunEvent.TAKE_OVER): RunState.RETRYING,
+    (RunState.RETRYING, RunEvent.ADOPT): RunState.RETRYING,
     #
     (RunState.DEAD, RunEvent.RETRY): RunState.RETRYING,
     (RunState.CANCELLED, RunEvent.RETRY): RunState.RETRYING,

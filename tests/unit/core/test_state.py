@@ -41,7 +41,7 @@ die        .         dead       dead       dead       .          dead      .    
 skip       skipped   skipped    .          .          .          .         .        .
 cancel     .         cancelled  cancelled  cancelled  .          .         .        cancelled
 retry      .         armed      running    retrying   .          retrying  .        retrying
-take_over  .         armed      running    retrying   .          .         .        .
+adopt      .         armed      running    retrying   .          .         .        .
 """
 
 JOB_COLUMNS = (
@@ -133,7 +133,7 @@ def test_only_a_person_takes_a_run_out_of_a_final_state() -> None:
 
 def test_every_unfinished_run_can_be_cancelled_and_taken_over() -> None:
     assert states_before(RunEvent.CANCEL) == UNFINISHED_STATES
-    assert states_before(RunEvent.TAKE_OVER) == UNFINISHED_STATES
+    assert states_before(RunEvent.ADOPT) == UNFINISHED_STATES
 
 
 def test_a_replay_is_allowed_and_writes_nothing() -> None:
@@ -144,7 +144,7 @@ def test_a_replay_is_allowed_and_writes_nothing() -> None:
 
 def test_running_is_written_for_a_worker_that_accepted_and_for_nothing_else() -> None:
     into_running = {event for (_, event), state in RUN_MOVES.items() if state is RunState.RUNNING}
-    assert into_running == {RunEvent.ACCEPT, RunEvent.TAKE_OVER}
+    assert into_running == {RunEvent.ACCEPT, RunEvent.ADOPT}
 
 
 def test_a_late_answer_counts_until_another_attempt_is_armed() -> None:
