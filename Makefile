@@ -50,7 +50,7 @@ SPREAD  := -n $(shell expr $(CORES) + 2) --dist loadfile --no-loadscope-reorder
 IN_TEST := not long and (smoke or not proof)
 # On the shared machines of CI a failed test runs once more; the summary names it, as a fault to find.
 RERUNS  := $(if $(CI),--reruns 1 --rerun-show-tracebacks -r aR)
-PATIENT := -o timeout=1200  # a test that takes a minute may take ten on a busy machine
+LONG_TIMEOUT := -o timeout=1200  # a test that takes a minute may take ten on a busy machine
 
 quick: setup ## the unit tests, a minute on two cores
 	$(PYTEST) -m "$(IN_TEST)" -n $(CORES) --dist loadfile tests/unit
@@ -59,7 +59,7 @@ test: setup ## the tests, four minutes on two cores
 	$(PYTEST) -m "$(IN_TEST)" $(RERUNS) $(SPREAD)
 
 proof: setup ## what takes longer: the soak, simulated clusters, faults and processes; see CONTRIBUTING.md
-	$(PYTEST) -m "proof and not smoke and not long" $(PATIENT) $(RERUNS) $(SPREAD)
+	$(PYTEST) -m "proof and not smoke and not long" $(LONG_TIMEOUT) $(RERUNS) $(SPREAD)
 
 walk: setup ## the path of one run through the code: module, function, in order
 	@$(BIN)/python -m tests.walk
@@ -69,7 +69,7 @@ test-long: setup ## the tests with many more cases each: hours
 
 # The wheel is compiled, and the package is built, for each interpreter anew.
 test-package: setup ## the tests of the timing wheel and of the packages, for PYTHON=python3.12
-	$(PYTEST) -m "not long" $(PATIENT) $(RERUNS) $(SPREAD) $(WHEEL_TESTS) tests/e2e/test_packaging.py
+	$(PYTEST) -m "not long" $(LONG_TIMEOUT) $(RERUNS) $(SPREAD) $(WHEEL_TESTS) tests/e2e/test_packaging.py
 
 test-interpreters: ## test-package on every interpreter of this machine but the default one
 	@set -e; default=$$($(PYTHON) -c 'import sys; print("python%d.%d" % sys.version_info[:2])'); \

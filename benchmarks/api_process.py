@@ -16,7 +16,7 @@ from stack import free_port
 
 API = ["-m", "wheelsched", "api", "--egress-allow", "127.0.0.0/8"]
 TICKS = os.sysconf("SC_CLK_TCK")
-PATIENCE_S = 60
+WAIT_LIMIT_S = 60
 
 
 class ApiProcess(NamedTuple):
@@ -49,11 +49,11 @@ async def running_server(command: Sequence[str], port: int) -> AsyncIterator[Api
         yield api
     finally:
         process.terminate()
-        process.wait(PATIENCE_S)
+        process.wait(WAIT_LIMIT_S)
 
 
 async def _until_ready(url: str) -> None:
-    async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession(url) as client:
+    async with asyncio.timeout(WAIT_LIMIT_S), aiohttp.ClientSession(url) as client:
         while True:
             with contextlib.suppress(aiohttp.ClientError):
                 async with client.get("/readyz") as answer:

@@ -23,7 +23,7 @@ import pytest
 from api_process import running_api
 from clients import Seen
 from report import Record, Target
-from stack import HERE, PATIENCE_S, Stack, now_us, quantile, repeated, running_stack
+from stack import HERE, WAIT_LIMIT_S, Stack, now_us, quantile, repeated, running_stack
 from wheelsched.daemon.up import API_NICENESS
 
 OURS = "with clients"
@@ -64,10 +64,10 @@ def working_clients(url: str, stretches: list[str], seen: Seen) -> Iterator[None
         )
         try:
             yield
-            process.wait(PATIENCE_S)
+            process.wait(WAIT_LIMIT_S)
         finally:
             process.kill()
-            process.wait(PATIENCE_S)
+            process.wait(WAIT_LIMIT_S)
         more = msgspec.json.decode(path.read_bytes(), type=Seen)
     seen.statuses |= more.statuses
     seen.took_us += more.took_us

@@ -13,7 +13,7 @@ What the peers are asked for is in peers/protocol.py; each is a small program wi
 documented settings. One that fails is shown as failed, and the next goes on.
 
 WHEELSCHED_PEERS_JOBS, _RATE and _SECONDS say how much work, _ROUNDS how often (the median counts),
-_PATIENCE how many seconds after the last due time a peer is given up.
+_TIMEOUT how many seconds after the last due time a peer is given up.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ JOBS = int(os.environ.get("WHEELSCHED_PEERS_JOBS", "20000"))
 RATE = int(os.environ.get("WHEELSCHED_PEERS_RATE", "1000"))
 SECONDS = int(os.environ.get("WHEELSCHED_PEERS_SECONDS", "30"))
 ROUNDS = int(os.environ.get("WHEELSCHED_PEERS_ROUNDS", "1"))
-PATIENCE_S = int(os.environ.get("WHEELSCHED_PEERS_PATIENCE", "300"))
+WAIT_LIMIT_S = int(os.environ.get("WHEELSCHED_PEERS_TIMEOUT", "300"))
 SECOND = 1_000_000
 HERE = Path(__file__).parent / "peers"
 BUILT = Path(__file__).parent.parent / "build" / "peers"
@@ -165,7 +165,7 @@ def work(peer: Peer, server: Server, dues_us: Sequence[int]) -> list[tuple[int, 
             stderr=output,
         )
     try:
-        process.wait(dues_us[-1] / SECOND - time.time() + PATIENCE_S)
+        process.wait(dues_us[-1] / SECOND - time.time() + WAIT_LIMIT_S)
     except subprocess.TimeoutExpired:
         process.terminate()
     try:
@@ -206,7 +206,7 @@ async def run_ours(batch: int, workload: str) -> tuple[Outcome, list[int]]:
         await stack.register(dues_us, batch=batch)
         enqueue_s = time.perf_counter() - begun_s
         registering_s = time.process_time() - cpu_s
-        async with asyncio.timeout(dues_us[-1] / SECOND - time.time() + PATIENCE_S):
+        async with asyncio.timeout(dues_us[-1] / SECOND - time.time() + WAIT_LIMIT_S):
             await stack.until_settled(jobs)
         program_s = registering_s + stack.shard_usage().cpu_s
         worker_s, server_s = stack.worker_usage().cpu_s, stack.server_cpu_s()
@@ -292,7 +292,7 @@ async def test_peer(record: Record, name: str, workload: str) -> None:
             value = statistics.median(each[figure, unit] for each in rounds)
             record.add(f"{workload}, {figure}", name, jobs, value, unit)
         missing = sum(each["not started", "jobs"] for each in rounds)
-        assert not missing, f"{missing:.0f} jobs not started within {PATIENCE_S} s"
+        assert not missing, f"{missing:.0f} jobs not started within {WAIT_LIMIT_S} s"
 
 
 def _children_cpu_s() -> float:

@@ -38,7 +38,7 @@ HERE = Path(__file__).parent
 SHARD = [sys.executable, "-m", "wheelsched", "shard", "--egress-allow", "127.0.0.0/8"]
 LINKED = [*SHARD, "--link", "127.0.0.1:0"]
 REGISTERED_AT_ONCE = 10_000
-PATIENCE_S = 900
+WAIT_LIMIT_S = 900
 Number = TypeVar("Number", int, float)
 SECRET = "whsec_" + "QUJDREVG" * 4
 
@@ -141,13 +141,13 @@ class Stack:
         """Ends the shard that was started last, and waits until it is gone."""
         shard = self._shards.pop()
         shard.send_signal(sent)
-        shard.wait(PATIENCE_S)
+        shard.wait(WAIT_LIMIT_S)
 
     def kill_shard(self) -> None:
         """Kills the shard that was started last; its parent ends as it did."""
         shard = self._shards.pop()
         os.kill(child_of(shard.pid), signal.SIGKILL)
-        shard.wait(PATIENCE_S)
+        shard.wait(WAIT_LIMIT_S)
 
     async def partitions_of_last(self) -> set[int]:
         """What the shard that was started last owns."""
@@ -178,7 +178,7 @@ class Stack:
             "SELECT (extract(epoch FROM min(started_at)) * 1e6)::bigint FROM runs"
             " WHERE started_at > timestamptz 'epoch' + $1::bigint * interval '1 microsecond'"
         )
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while (found_us := await self._database.fetchval(first, after_us)) is None:
                 await asyncio.sleep(0.05)
         return int(found_us)
@@ -210,7 +210,7 @@ class Stack:
     async def until_settled(self, count: int, every_s: float = 1.0) -> int:
         """Waits until the only shard has written the ends of so many runs; when that was."""
         # It is asked, not the database: to look at half a million rows would take what is measured.
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while (await self.metrics())['wheelsched_runs_total{state="succeeded"}'] < count:
                 await asyncio.sleep(every_s)
         settled_us = now_us()
@@ -246,7 +246,7 @@ class Stack:
             self.stop_shard()
         if self._worker is not None:
             self._worker.terminate()
-            self._worker.wait(PATIENCE_S)
+            self._worker.wait(WAIT_LIMIT_S)
         lines = self._arrivals.read_text().splitlines() if self._arrivals.exists() else []
         return [Arrival(run_id, int(at_us)) for run_id, at_us in map(str.split, lines)]
 
@@ -272,7 +272,7 @@ class Stack:
         return Registration(job, due_us)
 
     async def _until(self, sql: str, *arguments: object) -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while not await self._database.fetchval(sql, *arguments):
                 await asyncio.sleep(0.5)
 
@@ -309,7 +309,7 @@ def measured_floor() -> Iterator[list[int]]:
             yield late_us
         finally:
             process.terminate()
-            process.wait(PATIENCE_S)
+            process.wait(WAIT_LIMIT_S)
         late_us += sorted(map(int, path.read_text().split()))
 
 

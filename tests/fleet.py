@@ -14,9 +14,9 @@ from uuid import uuid4
 
 import msgspec
 from msgspec import Raw
-from tests.postgres import PATIENT
+from tests.postgres import TIMEOUTS
 from tests.shard_process import Terms
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import WAIT_LIMIT_S, until
 from tests.workers import Received, Worker, running_worker
 
 from wheelsched.config import StoreConfig
@@ -64,7 +64,7 @@ class Fleet:
         os.kill(self.shards[name].pid, number)
 
     async def ended(self, name: str) -> int:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             return await self.shards.pop(name).wait()
 
     async def now_us(self) -> int:
@@ -143,7 +143,7 @@ class Fleet:
 @asynccontextmanager
 async def fleet_on(url: str) -> AsyncIterator[Fleet]:
     """A fleet on a migrated database, without shards as yet."""
-    config = StoreConfig(url=url, role="owner", **PATIENT)
+    config = StoreConfig(url=url, role="owner", **TIMEOUTS)
     async with running_worker() as worker, await Database.open(config) as database:
         fleet = Fleet(url, database, worker)
         tenant = Tenant(

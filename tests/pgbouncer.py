@@ -25,7 +25,7 @@ from wheelsched.embedded.account import server_account
 UNPACKED = Path("build/pgbouncer").absolute()
 PROGRAM = "usr/sbin/pgbouncer"
 INSTALL = "install pgbouncer: apt-get install pgbouncer"
-PATIENCE_S = 60
+WAIT_LIMIT_S = 60
 
 
 class Pgbouncer:
@@ -95,7 +95,7 @@ class Pgbouncer:
     def stop(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait(PATIENCE_S)
+            self._process.wait(WAIT_LIMIT_S)
 
     async def _has_reloaded(self) -> bool:
         return "got SIGHUP" in self.log.read_text()

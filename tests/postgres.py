@@ -21,7 +21,11 @@ class Connect(Protocol):
 
 
 # For a `StoreConfig`: no statement times out because the machine is busy.
-PATIENT = {"command_timeout_ms": 60_000, "lease_timeout_ms": 60_000, "connect_timeout_ms": 60_000}
+TIMEOUTS = {
+    "command_timeout_ms": 60_000,
+    "lease_timeout_ms": 60_000,
+    "connect_timeout_ms": 60_000,
+}
 
 _numbers = itertools.count()
 

@@ -1,18 +1,18 @@
-"""Waiting for what another process does, when nobody can tell us that it did.
+"""Waits for a condition that only polling can detect, e.g. in another process.
 
-Invariant: a condition is asked for until it holds; how long that takes decides nothing, except that
-it is over at some time.
+Invariant: the condition is polled until it holds. No test depends on how long that takes, up to a
+limit that even a busy machine keeps.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-PATIENCE_S = 120  # for whatever a busy machine may take
+WAIT_LIMIT_S = 120  # enough for a busy machine
 PAUSE_S = 0.01
 
 
 async def until(is_so: Callable[[], Awaitable[object]]) -> None:
     """Returns when a condition holds."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_LIMIT_S):
         while not await is_so():
             await asyncio.sleep(PAUSE_S)

@@ -33,7 +33,7 @@ DUE_S = 15 * 60
 SCHEDULE = "15 * * * *"
 START_S = 30  # so that no periodic sweep or refresh meets the run between arming and settling
 WARM_UP_S = 65  # past the first refresh, in which everything is new
-PATIENCE_S = 60
+WAIT_LIMIT_S = 60
 
 
 class Function(NamedTuple):
@@ -135,8 +135,8 @@ async def walk() -> Walk:
             await world.advance(DUE_S - 1 - world.now_s)
             while not (runs := await world.runs(job)) or runs[0].state is not RunState.SUCCEEDED:
                 await world.advance(0.001)
-                if world.now_s > DUE_S + PATIENCE_S:
-                    raise RuntimeError(f"not settled {PATIENCE_S} s after its due time: {runs}")
+                if world.now_s > DUE_S + WAIT_LIMIT_S:
+                    raise RuntimeError(f"not settled {WAIT_LIMIT_S} s after its due time: {runs}")
     known = {frozenset(step) for step in idle.steps}
     path = (function for step in busy.steps if frozenset(step) not in known for function in step)
     return Walk(runs[0], tuple(dict.fromkeys(path)))

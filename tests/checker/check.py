@@ -34,7 +34,7 @@ Independent of the product: it imports nothing of it. `records` says what it rea
 | `epoch_order`         | an epoch that did not grow |
 | `wrong_epoch`         | a token of an epoch that was not, or not yet |
 | `wrong_owner`         | a run armed by another shard than the owner |
-| `armed_after_tenure`  | armed after the partition was given up or taken over |
+| `armed_after_release` | armed after the partition was given up or taken over |
 | `sent_after_takeover` | dispatched by a shard that had been taken over |
 | `sent_from_memory`    | dispatched by an owner whom the database has long forgotten |
 | `robbed`              | a shard was taken over that lives, and could have renewed |

@@ -50,7 +50,7 @@ def unwritten_by(
 
     It was everybody's, or that of who had sent it; and it came before the outcome was written.
     """
-    ownership = evidence.tenure_of(sent)
+    ownership = evidence.ownership_of(sent)
     if sent.answered_us is not None:
         lag_us = 0 if ownership is None else evidence.lag_us(ownership.shard, sent.answered_us)
         until_us = min(until_us, sent.answered_us + lag_us + WRITTEN_US)
@@ -66,7 +66,7 @@ def unwritten_by(
 
 def declared_dead(evidence: Evidence, sent: Arrival) -> Fault | None:
     """The lie about who has sent something: it was said to be dead, and may not know that yet."""
-    ownership = evidence.tenure_of(sent)
+    ownership = evidence.ownership_of(sent)
     for lie in evidence.times.faults(sent.at_us, sent.at_us, ("false_death",)):
         if ownership is not None and evidence.concerns(lie, ownership.shard):
             return lie

@@ -71,19 +71,19 @@ class Evidence:
         self.arrivals_of: dict[str, list[Arrival]] = {}
         for arrival in history.arrivals:
             self.arrivals_of.setdefault(arrival.job, []).append(arrival)
-        self.tenures_of: dict[int, list[Ownership]] = {}
+        self.ownerships_of: dict[int, list[Ownership]] = {}
         for ownership in history.ownerships:
-            self.tenures_of.setdefault(ownership.partition, []).append(ownership)
+            self.ownerships_of.setdefault(ownership.partition, []).append(ownership)
         self.partitions = {
             run.job: run.partition for run in (*history.forgotten, *history.runs)
         } | {job.job: job.partition for job in history.jobs}
 
-    def tenure_of(self, arrival: Arrival) -> Ownership | None:
+    def ownership_of(self, arrival: Arrival) -> Ownership | None:
         """The one under which a run was sent, if it is known."""
         partition = self.partitions.get(arrival.job, -1)
         of_epoch = (
             ownership
-            for ownership in self.tenures_of.get(partition, ())
+            for ownership in self.ownerships_of.get(partition, ())
             if ownership.epoch == arrival.token >> 32 and not ownership.is_restored
         )
         return next(of_epoch, None)

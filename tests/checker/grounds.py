@@ -211,7 +211,7 @@ def _kept(case: Case) -> list[RunRow]:
 
 def _kept_by_a_former_owner(case: Case) -> list[RunRow]:
     """Those that were about to be sent then by an owner who was one no more when they ended."""
-    ownerships = case.evidence.tenures_of.get(case.run.partition, ())
+    ownerships = case.evidence.ownerships_of.get(case.run.partition, ())
     return [
         other
         for other in _kept(case)

@@ -92,7 +92,7 @@ def _is_forgotten(evidence: Evidence, arrivals: list[Arrival], begun: Arrival) -
         return True
     if sent.attempt > arrivals[0].attempt or sent.token >> 32 == begun.token >> 32:
         return False
-    ownership = evidence.tenure_of(sent)
+    ownership = evidence.ownership_of(sent)
     if ownership is None or ownership.ended != "taken_over" or ownership.until_us is None:
         return False
     return (
@@ -143,7 +143,7 @@ def _known_since(evidence: Evidence, arrivals: list[Arrival], epoch: int) -> Arr
         return arrivals[0]
     if _is_lost(evidence, before[-1], own.at_us):
         return own
-    ownership = evidence.tenure_of(before[-1])
+    ownership = evidence.ownership_of(before[-1])
     return arrivals[0] if ownership is not None and ownership.ended == "released" else own
 
 

@@ -99,14 +99,14 @@ def _armed(evidence: Evidence, ownerships: dict[tuple[int, int], Ownership]) -> 
             continue
         instants_us = evidence.times.instants_us(run.armed_at_us)
         if not any(_is_owned(evidence, run.partition, at_us) for at_us in instants_us):
-            yield Finding("armed_after_tenure", run.job, run.due_us, "while nobody owned it")
+            yield Finding("armed_after_release", run.job, run.due_us, "while nobody owned it")
         ownership = ownerships.get((run.partition, run.token >> 32))
         if ownership is None or run.shard not in (ownership.shard, None):
             yield Finding("wrong_owner", run.job, run.due_us, f"{run.token >> 32} {run.shard}")
         elif ownership.until_us is not None:
             late_us = min(instants_us) - ownership.until_us
             if late_us > TOLERANCE_US and not _is_restored(evidence, ownership, min(instants_us)):
-                yield Finding("armed_after_tenure", run.job, run.due_us, f"{late_us} us")
+                yield Finding("armed_after_release", run.job, run.due_us, f"{late_us} us")
 
 
 def _is_restored(evidence: Evidence, before: Ownership, at_us: int) -> bool:
@@ -116,7 +116,7 @@ def _is_restored(evidence: Evidence, before: Ownership, at_us: int) -> bool:
         one.is_restored
         and one.epoch == before.epoch
         and one.from_us <= at_us <= (one.until_us or at_us) + TOLERANCE_US
-        for one in evidence.tenures_of.get(before.partition, ())
+        for one in evidence.ownerships_of.get(before.partition, ())
     )
 
 
@@ -124,5 +124,5 @@ def _is_owned(evidence: Evidence, partition: int, at_us: int) -> bool:
     """Whether a partition had an owner; a takeover and a claim are ordered by the database."""
     return any(
         ownership.from_us <= at_us <= (ownership.until_us or at_us)
-        for ownership in evidence.tenures_of.get(partition, ())
+        for ownership in evidence.ownerships_of.get(partition, ())
     )

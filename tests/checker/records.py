@@ -251,8 +251,7 @@ class PartitionRow(Struct, frozen=True, kw_only=True):
 class Fault(Struct, frozen=True, kw_only=True):
     """Something that was broken on purpose, and when it was whole again.
 
-    `shard` is one of the names, as in `Tenure`, of the process to which it was done; None if it was
-    done to all.
+    `shard` is one of the names, as in `Ownership`, of the process that broke; None if all did.
     """
 
     kind: FaultKind
@@ -276,7 +275,7 @@ class Ownership(Struct, frozen=True, kw_only=True):
 class Life(Struct, frozen=True, kw_only=True):
     """A process that is a shard: until it was killed or asked to leave; None while it lives.
 
-    `shards` are the names under which it has had a lease, as in `Tenure`. One that is asked to
+    `shards` are the names under which it has had a lease, as in `Ownership`. One that is asked to
     leave takes nothing over any more, from `leaving_us` on, also if it is killed before it is gone.
     """
 

@@ -190,7 +190,7 @@ def test_a_claim_counts_as_whose_it_was_before_another_adopted_the_run() -> None
     history = taken_over(quiet())
     was = run(40, token=token(1, 40), armed_at_us=at(39), state="armed", finished_at_us=None)
     assert check(history).findings == []
-    assert check(replace(history, overwritten=(was,))).names == {"armed_after_tenure"}
+    assert check(replace(history, overwritten=(was,))).names == {"armed_after_release"}
 
 
 def test_who_has_accepted_a_run_may_be_silent_until_the_timeout() -> None:

@@ -113,7 +113,7 @@ CASES: dict[str, Callable[[History], History]] = {
     ),
     "wrong_epoch": lambda history: changed_arrival(history, 30, token=token(2, 30)),
     "wrong_owner": lambda history: changed_run(history, 30, shard="another"),
-    "armed_after_tenure": lambda history: with_owner(history, until_us=at(55), ended="released"),
+    "armed_after_release": lambda history: with_owner(history, until_us=at(55), ended="released"),
     "sent_after_takeover": lambda history: changed_arrival(
         taken_over(history), 40, token=token(1, 40)
     ),

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 from tests.contract.applications import Application, InMemory, OnPostgres
-from tests.postgres import PATIENT, Connect
+from tests.postgres import TIMEOUTS, Connect
 
 from wheelsched.config import StoreConfig
 from wheelsched.core.model import HttpTarget, Job, JobState, Run, RunKey, RunState
@@ -218,13 +218,13 @@ async def postgres_world(database: str, connect: Connect) -> AsyncIterator[World
         )
         return [(*row[:4], msgspec.json.decode(row["detail"])) for row in rows]
 
-    as_shard = StoreConfig(url=database, role="shard", **PATIENT)
+    as_shard = StoreConfig(url=database, role="shard", **TIMEOUTS)
 
     async def start_process() -> Process:
         opened = await processes.enter_async_context(await Database.open(as_shard))
 
         async def die() -> None:
-            opened.lease_line.close()
+            opened.lease_connections.close()
 
         return Process(PostgresStore(opened).leases, die)
 
@@ -234,7 +234,7 @@ async def postgres_world(database: str, connect: Connect) -> AsyncIterator[World
     async with (
         AsyncExitStack() as processes,
         await Database.open(as_shard) as shard,
-        await Database.open(StoreConfig(url=database, role="api", **PATIENT)) as api,
+        await Database.open(StoreConfig(url=database, role="api", **TIMEOUTS)) as api,
     ):
         listen = partial(PostgresHints.open, as_shard)
         application = OnPostgres(database, owner, connect)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 from tests.contract.conftest import MINUTE_US, World
-from tests.postgres import PATIENT, Connect
+from tests.postgres import TIMEOUTS, Connect
 
 from wheelsched.config import StoreConfig
 from wheelsched.core.model import Job, RunKey, RunState
@@ -32,7 +32,7 @@ async def owner(database: str, connect: Connect) -> Connection:
 
 @pytest.fixture
 async def retention(database: str) -> AsyncIterator[Retention]:
-    async with await Database.open(StoreConfig(url=database, role="owner", **PATIENT)) as opened:
+    async with await Database.open(StoreConfig(url=database, role="owner", **TIMEOUTS)) as opened:
         yield Retention(opened)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.fleet import Fleet, fleet_on
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import WAIT_LIMIT_S, until
 
 from wheelsched.core.model import Job, QueueTarget, RunState
 from wheelsched.core.policies.policy import OnOverlap, OverlapPolicy
@@ -140,7 +140,7 @@ async def test_a_process_that_is_killed_or_frozen_loses_nothing(
     jobs = await start(fleet, pullers)
     frozen, other = pullers
     frozen.signal(signal.SIGSTOP)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_LIMIT_S):
         await other.until_accepted(10 * JOBS)
     frozen.signal(signal.SIGCONT)
     await frozen.until_accepted(JOBS)  # it connects again by itself

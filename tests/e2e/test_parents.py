@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 from tests.e2e.processes import children_of, eventually, is_over
 from tests.stack import GENEROUS_S, PROGRAM, clean_environment, run
-from tests.waiting import PATIENCE_S
+from tests.waiting import WAIT_LIMIT_S
 
 pytestmark = pytest.mark.proof  # shards in processes of their own
 
@@ -40,14 +40,14 @@ class Leases:
 
     async def until(self, count: int) -> set[UUID]:
         """Waits until there are so many."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while len(ids := await self.ids()) != count:
                 await asyncio.sleep(0.02)
         return ids
 
     async def until_replaced(self, before: set[UUID]) -> set[UUID]:
         """Waits until there are as many as before, and not the same."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while (ids := await self.ids()) == before or len(ids) != len(before):
                 await asyncio.sleep(0.02)
         return ids
@@ -63,7 +63,7 @@ class Leases:
         connection = await asyncpg.connect(self._url)
         rows = await connection.fetch("SELECT address FROM wheelsched.shards")
         await connection.close()
-        async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(WAIT_LIMIT_S), aiohttp.ClientSession() as session:
             for row in rows:
                 while not await _is_ready(session, row["address"]):
                     await asyncio.sleep(0.02)

@@ -9,7 +9,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from tests.postgres import Connect
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import WAIT_LIMIT_S, until
 
 from wheelsched import Scheduler
 from wheelsched.store.connections.connection import Connection
@@ -52,14 +52,14 @@ class Services:
         )
         self._processes.append(process)
         assert process.stdout is not None
-        line = await asyncio.wait_for(process.stdout.readline(), PATIENCE_S)
+        line = await asyncio.wait_for(process.stdout.readline(), WAIT_LIMIT_S)
         assert line == b"ready\n"
         return process
 
     async def stop(self, process: asyncio.subprocess.Process) -> None:
         """Asks an instance to stop, and waits for its end."""
         process.terminate()
-        assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
+        assert await asyncio.wait_for(process.wait(), WAIT_LIMIT_S) == 0
 
     async def kill(self, process: asyncio.subprocess.Process) -> None:
         process.kill()
@@ -173,13 +173,13 @@ async def test_old_and_new_code_together_fail_nothing(services: Services) -> Non
 
 
 async def test_a_stopped_instance_finishes_its_run(services: Services) -> None:
-    process = await services.start(tasks=["slow"], stop_timeout_s=PATIENCE_S)
+    process = await services.start(tasks=["slow"], stop_timeout_s=WAIT_LIMIT_S)
     async with Scheduler(services.url, application="shop", concurrency=0) as scheduler:
         await scheduler.schedule("one", at="in 1s", task="slow", elsewhere=True)
         await services.until_executed(1)
         process.terminate()
         await services.connection.execute("INSERT INTO public.go_on VALUES (true)")
-        assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
+        assert await asyncio.wait_for(process.wait(), WAIT_LIMIT_S) == 0
 
     async def has_succeeded() -> bool:
         query = "SELECT state FROM wheelsched.runs"

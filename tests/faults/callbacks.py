@@ -14,7 +14,7 @@ from tests.checker.records import FINAL
 from tests.faults.client import Client, now_us, once_at
 from tests.faults.experiment import Scenario
 from tests.faults.world import World
-from tests.waiting import PATIENCE_S
+from tests.waiting import WAIT_LIMIT_S
 
 SECOND_US = 1_000_000
 POLL_S = 0.2
@@ -123,7 +123,7 @@ async def _require_dead(world: World, client: Client, name: str, errors: tuple[s
 
 
 async def _until_ended(client: Client, job_id: str) -> Run:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_LIMIT_S):
         while True:
             answered = await client.send("GET", f"jobs/{job_id}/runs", None)
             for run in msgspec.convert(answered.body.get("items", []), list[Run]):

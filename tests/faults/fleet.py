@@ -9,7 +9,7 @@ from tests.faults.client import now_us, once_at
 from tests.faults.clock_shim import ClockShim
 from tests.faults.experiment import Load, NotAvailable, Scenario
 from tests.faults.world import World
-from tests.waiting import PATIENCE_S
+from tests.waiting import WAIT_LIMIT_S
 
 SECOND_US = 1_000_000
 HOT_JOBS = int(os.environ.get("FAULTS_HOT", "5000"))
@@ -55,7 +55,7 @@ async def _last_of(world: World, jobs: int) -> int:
     """
     first_us: dict[str, int] = {}
     hot = f'"url":"{world.other.url}/ok?'.encode()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_LIMIT_S):
         while len(first_us) < jobs:
             await asyncio.sleep(1)
             if world.other.records.count(hot) < jobs:

@@ -125,7 +125,7 @@ async def read_history(
             ),
             overwritten=tuple([run async for run in read_runs(connection, "faults.overwritten")]),
             faults=tuple(logbook.faults),
-            ownerships=tuple(read_tenures(await connection.fetch(OWNERSHIP))),
+            ownerships=tuple(read_ownerships(await connection.fetch(OWNERSHIP))),
             offsets=tuple(logbook.offsets),
             clock_errors=tuple(logbook.clock_errors),
         )
@@ -140,7 +140,7 @@ async def read_runs(connection: Connection, table: str) -> AsyncIterator[RunRow]
             yield msgspec.convert(dict(row), RunRow)
 
 
-def read_tenures(rows: Iterable[asyncpg.Record]) -> Iterator[Ownership]:
+def read_ownerships(rows: Iterable[asyncpg.Record]) -> Iterator[Ownership]:
     """Who owned what, in the reference's time: a row says when the database's clock was moved."""
     offset_us = 0
     current: dict[int, Ownership] = {}

@@ -14,7 +14,7 @@ from tests.e2e.processes import children_of, is_over
 from tests.faults.records import Records
 from tests.faults.tenants import Tenant
 from tests.stack import PROGRAM, clean_environment
-from tests.waiting import PATIENCE_S
+from tests.waiting import WAIT_LIMIT_S
 
 POLL_S = 0.02
 CLOCK_ERROR = re.compile(r"^wheelsched_clock_error_seconds (\S+)$", re.MULTILINE)
@@ -64,7 +64,7 @@ class Program:
 
     async def ended(self) -> int:
         assert self._process is not None
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             return await self._process.wait()
 
     def events(self, event: str) -> list[dict[str, object]]:
@@ -87,7 +87,7 @@ class Program:
 
     async def until_logged(self, event: str, count: int = 1) -> dict[str, object]:
         """The latest line about an event, once there are so many."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while len(found := self.events(event)) < count:
                 assert self.is_running, f"{self.name} ended: {self.log.read_text()[-2000:]}"
                 await asyncio.sleep(POLL_S)
@@ -172,7 +172,7 @@ class Shard(Listening):
     async def until_gone(self, pids: Sequence[int]) -> None:
         """Returns when none of these is left."""
         await self.ended()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while not is_over(pids):
                 await asyncio.sleep(POLL_S)
 
@@ -235,7 +235,7 @@ class WorkerProcess(Listening):
         secrets = [f"{tenant.tenant_id}={tenant.secret}" for tenant in tenants]
         arguments = (str(self._path), str(self.port), *secrets)
         await self.start([sys.executable, str(WORKER), *arguments], {})
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while "listening" not in self.log.read_text():
                 await asyncio.sleep(POLL_S)
 
@@ -247,6 +247,6 @@ class WorkerProcess(Listening):
     async def until_received(self, path: str, count: int = 1) -> None:
         """Waits until so many callbacks have come to a path."""
         wanted = f'"url":"{self.url}{path}"'.encode()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while self.records.count(wanted) < count:
                 await asyncio.sleep(POLL_S)

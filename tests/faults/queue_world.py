@@ -15,7 +15,7 @@ from tests.faults.records import Records
 from tests.faults.tenants import Tenant
 from tests.faults.world import World
 from tests.proxy import PortProxy
-from tests.waiting import PATIENCE_S
+from tests.waiting import WAIT_LIMIT_S
 
 PULLER = Path(__file__).with_name("puller.py")
 WAKE_US = 3_000_000  # within which a worker has read what was left in its sockets
@@ -48,7 +48,7 @@ class Puller(Program):
         command = [sys.executable, str(PULLER), str(self._path), self.name, url, *tokens]
         before = self.log.read_text().count("pulling") if self.log.exists() else 0
         await self.start(command, {})
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while self.log.read_text().count("pulling") <= before:
                 assert self.is_running, self.log.read_text()[-2_000:]
                 await asyncio.sleep(POLL_S)
@@ -88,7 +88,7 @@ class QueueWorld(World):
     async def until_pulled(self, queue: str, count: int) -> None:
         """Waits until so many more runs of a queue have come to workers that pull."""
         before = self._pulled(queue)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while self._pulled(queue) < before + count:
                 await asyncio.sleep(POLL_S)
 

@@ -33,7 +33,7 @@ from tests.faults.trespasser import Trespasser
 from tests.faults.trickle import Trickle
 from tests.ports import reserved_port
 from tests.proxy import Proxy
-from tests.waiting import PATIENCE_S
+from tests.waiting import WAIT_LIMIT_S
 
 Look = Callable[[Connection], Awaitable[bool]]
 QUIESCE_S = 300
@@ -146,7 +146,7 @@ class World:
         before = await self._leases()
         killed_us = now_us()
         os.kill(supervisor.shard_pids[0], signal.SIGKILL)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while not (dead := before - await self._leases()):
                 await asyncio.sleep(POLL_S)
         for shard_id in dead:
@@ -232,7 +232,7 @@ class World:
         """Waits until so many more callbacks have come to the worker."""
         records = self.worker.records
         before = records.count()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while records.count() < before + count:
                 await asyncio.sleep(POLL_S)
 
@@ -359,7 +359,7 @@ class World:
         proxy = self.proxies[name]
         return self.server.url(self.database) if self.is_direct else proxy.url(self.database)
 
-    async def _until(self, is_so: Look, patience_s: float = PATIENCE_S) -> None:
+    async def _until(self, is_so: Look, patience_s: float = WAIT_LIMIT_S) -> None:
         """Waits until something holds in the database, which may be away meanwhile."""
         async with asyncio.timeout(patience_s):
             while not await self._sees(is_so):

@@ -23,7 +23,7 @@ from tests.ha.programs import Programs, find_programs
 from tests.ha.tunnel import HOST
 from tests.ports import reserved_port
 from tests.postgres import reachable_directory
-from tests.waiting import PATIENCE_S
+from tests.waiting import WAIT_LIMIT_S
 
 from wheelsched.embedded.supervisor import die_with_parent
 
@@ -92,7 +92,7 @@ class Cluster:
 
     async def promoted(self, among: Sequence[Node]) -> tuple[Node, int]:
         """Waits until one of some nodes is the primary; gives it, and when that was."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while (found := await self.primary(among)) is None:
                 await asyncio.sleep(POLL_S)
         return found, now_us()
@@ -120,7 +120,7 @@ class Cluster:
         await self._until(is_caught_up)
 
     async def _until(self, is_so: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while not await is_so():
                 await asyncio.sleep(POLL_S)
 

@@ -21,7 +21,7 @@ from tests.ha.keeper import inside, kill_all
 from tests.ha.programs import Programs
 from tests.ha.tunnel import HOST, Tunnel
 from tests.ports import reserved_port
-from tests.waiting import PATIENCE_S
+from tests.waiting import WAIT_LIMIT_S
 
 from wheelsched.embedded.supervisor import die_with_parent
 
@@ -154,7 +154,7 @@ class Node:
     # What it says.
 
     async def connect(self, database: str = "postgres") -> Connection:
-        return await asyncpg.connect(self.url(database), command_timeout=PATIENCE_S)
+        return await asyncpg.connect(self.url(database), command_timeout=WAIT_LIMIT_S)
 
     async def ask(self, question: str) -> object:
         """The first value of an answer; None if there is no answer."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.ha import keeper
 from tests.ha.keeper import inside
-from tests.waiting import PATIENCE_S
+from tests.waiting import WAIT_LIMIT_S
 
 
 def test_it_ends_what_runs_in_its_directory_and_nothing_else(tmp_path: Path) -> None:
@@ -20,8 +20,8 @@ def test_it_ends_what_runs_in_its_directory_and_nothing_else(tmp_path: Path) -> 
     )
     try:
         assert inside(place) == [ours.pid]
-        guard.communicate(timeout=PATIENCE_S)  # closes its standard input, as our end would
-        assert ours.wait(PATIENCE_S) == -9
+        guard.communicate(timeout=WAIT_LIMIT_S)  # closes its standard input, as our end would
+        assert ours.wait(WAIT_LIMIT_S) == -9
         assert other.poll() is None
     finally:
         for process in (ours, other, guard):

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.ha.tunnel import HOST, Tunnel
 from tests.ports import reserved_port
-from tests.waiting import PATIENCE_S
+from tests.waiting import WAIT_LIMIT_S
 
 HELD_S = 0.1
 
@@ -34,7 +34,7 @@ async def tunnel() -> AsyncIterator[Tunnel]:
         async with Tunnel(port, target) as opened:
             yield opened
         server.close()
-        await asyncio.wait_for(asyncio.gather(*served), PATIENCE_S)
+        await asyncio.wait_for(asyncio.gather(*served), WAIT_LIMIT_S)
 
 
 async def test_what_it_held_arrives_when_it_is_let_go(tunnel: Tunnel) -> None:
@@ -46,7 +46,7 @@ async def test_what_it_held_arrives_when_it_is_let_go(tunnel: Tunnel) -> None:
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.shield(answer := _read(reader)), HELD_S)
     tunnel.let_go()
-    assert await asyncio.wait_for(answer, PATIENCE_S) == b"two"
+    assert await asyncio.wait_for(answer, WAIT_LIMIT_S) == b"two"
     writer.close()
 
 
@@ -85,7 +85,7 @@ async def test_it_refuses_and_listens_again(tunnel: Tunnel) -> None:
 async def _read_rest(reader: asyncio.StreamReader) -> bytes:
     """Until the connection ends, in whatever way."""
     try:
-        return await asyncio.wait_for(reader.read(), PATIENCE_S)
+        return await asyncio.wait_for(reader.read(), WAIT_LIMIT_S)
     except ConnectionResetError:
         return b""
 

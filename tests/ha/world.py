@@ -21,13 +21,13 @@ from msgspec.structs import replace
 from tests.checker.records import History, Ownership, RunRow
 from tests.faults.client import now_us
 from tests.faults.judge import Observation
-from tests.faults.logbook import OWNERSHIP, read_runs, read_tenures
+from tests.faults.logbook import OWNERSHIP, read_ownerships, read_runs
 from tests.faults.server import Server, fill_database
 from tests.faults.world import World
 from tests.ha.cluster import Cluster
 from tests.ha.node import Node
 from tests.stack import PROGRAM, clean_environment
-from tests.waiting import PATIENCE_S
+from tests.waiting import WAIT_LIMIT_S
 
 from wheelsched.embedded.supervisor import die_with_parent
 
@@ -66,7 +66,7 @@ class Lost(Struct, frozen=True):
     """What a state of the database knew that was lost afterwards."""
 
     at_us: int
-    tenures: list[Ownership]
+    ownerships: list[Ownership]
     runs: list[RunRow]
 
 
@@ -133,7 +133,7 @@ class HaWorld(World):
             stderr=subprocess.STDOUT,
             env=clean_environment(),
         )
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             said, _ = await process.communicate()
         words = " ".join(said.decode().split())  # it wraps its lines
         self.require("the database went back to an older state" in words, f"doctor: {words}")
@@ -145,7 +145,7 @@ class HaWorld(World):
             self._lost.append(
                 Lost(
                     now_us(),
-                    list(read_tenures(await connection.fetch(OWNERSHIP))),
+                    list(read_ownerships(await connection.fetch(OWNERSHIP))),
                     [run async for run in read_runs(connection, "wheelsched.runs")],
                 )
             )
@@ -172,22 +172,22 @@ class HaWorld(World):
 def with_lost(history: History, states: Iterable[Lost]) -> History:
     """A history that knows also what the database has forgotten."""
     there = {(run.job, run.due_us) for run in history.runs}
-    tenures = {_identity(one): one for one in history.ownerships}
+    ownerships = {_identity(one): one for one in history.ownerships}
     forgotten: list[RunRow] = []
     for lost in states:
         forgotten += [run for run in lost.runs if (run.job, run.due_us) not in there]
-        for tenure in lost.tenures:
-            known = tenures.get(_identity(tenure))
-            tenures[_identity(tenure)] = _earlier(tenure, known, lost.at_us)
-    return replace(history, forgotten=tuple(forgotten), ownerships=tuple(tenures.values()))
+        for ownership in lost.ownerships:
+            known = ownerships.get(_identity(ownership))
+            ownerships[_identity(ownership)] = _earlier(ownership, known, lost.at_us)
+    return replace(history, forgotten=tuple(forgotten), ownerships=tuple(ownerships.values()))
 
 
-def _identity(tenure: Ownership) -> tuple[int, int, str, int]:
-    return (tenure.partition, tenure.epoch, tenure.shard, tenure.from_us)
+def _identity(ownership: Ownership) -> tuple[int, int, str, int]:
+    return (ownership.partition, ownership.epoch, ownership.shard, ownership.from_us)
 
 
 def _earlier(lost: Ownership, known: Ownership | None, lost_us: int) -> Ownership:
-    """The tenure with its first end: whoever had given up a partition does not get it back."""
+    """The ownership with its first end: a shard that gave up a partition does not get it back."""
     if known is None:
         return lost if lost.until_us else replace(lost, until_us=lost_us, ended="left")
     if lost.until_us is None:
@@ -214,11 +214,11 @@ async def alone(node: Node) -> AsyncIterator[str]:
             preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - no threads of ours
         )
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while await node.ask("SELECT 1") != 1:
                 assert process.poll() is None, (place / "alone.log").read_text()[-2000:]
                 await asyncio.sleep(POLL_S)
         yield node.url(DATABASE)
     finally:
         process.send_signal(signal.SIGINT)
-        await asyncio.to_thread(process.wait, PATIENCE_S)
+        await asyncio.to_thread(process.wait, WAIT_LIMIT_S)

@@ -15,7 +15,7 @@ from tests.integration.test_database_failures import through
 from tests.ports import reserved_port
 from tests.postgres import Connect, reachable_directory
 from tests.proxy import Proxy
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import WAIT_LIMIT_S, until
 
 from wheelsched.config import EmbeddedConfig, StoreConfig
 from wheelsched.core.lease import Backend
@@ -24,20 +24,18 @@ from wheelsched.errors import StoreTimeout, StoreUnavailable
 from wheelsched.ports import BackendView, Lease, LeaseStore
 from wheelsched.store.connections.connection import Connection
 from wheelsched.store.connections.database import Database
-from wheelsched.store.connections.lease_connection import Described, LeaseLine
+from wheelsched.store.connections.lease_connection import Described, LeaseConnections
 from wheelsched.store.postgres import PostgresStore
 from wheelsched.store.schema.migrate import migrate
 
 pytestmark = pytest.mark.proof
 
 TTL_US = 60_000_000
-PATIENT_MS = 120_000  # what succeeds has all the time that a busy machine may take
+LONG_MS = 120_000  # what succeeds has all the time that a busy machine may take
 
 
-def patient(url: str) -> StoreConfig:
-    return StoreConfig(
-        url=url, role="shard", lease_timeout_ms=PATIENT_MS, connect_timeout_ms=PATIENT_MS
-    )
+def with_long_timeouts(url: str) -> StoreConfig:
+    return StoreConfig(url=url, role="shard", lease_timeout_ms=LONG_MS, connect_timeout_ms=LONG_MS)
 
 
 @pytest.fixture
@@ -47,7 +45,7 @@ async def owner(database: str, connect: Connect) -> Connection:
 
 @pytest.fixture
 async def leases(database: str) -> AsyncIterator[LeaseStore]:
-    async with await Database.open(patient(database)) as opened:
+    async with await Database.open(with_long_timeouts(database)) as opened:
         yield PostgresStore(opened).leases
 
 
@@ -64,14 +62,14 @@ async def waits_for_lock(owner: Connection, pid: int) -> bool:
 
 
 @contextmanager
-def impatient(line: LeaseLine) -> Iterator[None]:
+def short_lease_timeout(connections: LeaseConnections) -> Iterator[None]:
     """Leaves little time for a renewal over the lease connection that is open."""
-    session = line._session
-    line._session = replace(session, command_timeout_ms=100)
+    session = connections._session
+    connections._session = replace(session, command_timeout_ms=100)
     try:
         yield
     finally:
-        line._session = session
+        connections._session = session
 
 
 async def fail_to_renew(leases: LeaseStore, lease: Lease, owner: Connection) -> None:
@@ -113,13 +111,13 @@ async def test_a_cut_connection_is_replaced_at_the_next_renewal(database: str) -
     options = parse_qs(urlsplit(database).query)
     async with (
         Proxy(f"{options['host'][0]}/.s.PGSQL.{options['port'][0]}") as proxy,
-        await Database.open(patient(through(proxy, database, "unused"))) as opened,
+        await Database.open(with_long_timeouts(through(proxy, database, "unused"))) as opened,
     ):
         leases = PostgresStore(opened).leases
         lease = await leases.join(uuid4(), TTL_US)
         before = (await view_of(leases, lease.shard_id)).backend
         proxy.cut()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             await leases.wait_disconnected()
         assert not leases.is_connected()
         assert (await leases.renew(lease, TTL_US)).renewals == 1
@@ -134,13 +132,13 @@ async def test_a_renewal_that_timed_out_goes_over_a_new_connection_and_then_ends
 
     It may still be written, when the lock is free: then it publishes nothing.
     """
-    async with await Database.open(patient(database)) as opened:
+    async with await Database.open(with_long_timeouts(database)) as opened:
         leases = PostgresStore(opened).leases
         lease = await leases.join(uuid4(), TTL_US)
         before = (await view_of(leases, lease.shard_id)).backend
         async with owner.transaction():
             await owner.execute("SELECT FROM shards FOR UPDATE")
-            with impatient(opened.lease_line), pytest.raises(StoreTimeout):
+            with short_lease_timeout(opened.lease_connections), pytest.raises(StoreTimeout):
                 await leases.renew(lease, TTL_US)
             assert leases.is_connected()
         await leases.renew(lease, TTL_US)
@@ -161,7 +159,7 @@ async def test_a_renewal_over_a_new_connection_whose_answer_is_lost_ends_trust(
     options = parse_qs(urlsplit(database).query)
     async with (
         Proxy(f"{options['host'][0]}/.s.PGSQL.{options['port'][0]}") as proxy,
-        await Database.open(patient(through(proxy, database, "unused"))) as opened,
+        await Database.open(with_long_timeouts(through(proxy, database, "unused"))) as opened,
     ):
         leases = PostgresStore(opened).leases
         lease = await leases.join(uuid4(), TTL_US)
@@ -187,7 +185,7 @@ async def test_a_slow_renewal_is_repeated_over_the_old_connection_if_there_is_no
     await owner.execute(f"CREATE ROLE {role} LOGIN IN ROLE wheelsched_shard")
     try:
         url = urlunsplit(urlsplit(database)._replace(netloc=f"{role}@"))
-        async with await Database.open(patient(url)) as few:
+        async with await Database.open(with_long_timeouts(url)) as few:
             leases = PostgresStore(few).leases
             lease = await leases.join(uuid4(), TTL_US)
             before = (await view_of(leases, lease.shard_id)).backend
@@ -294,7 +292,7 @@ async def test_over_tcp_the_timeouts_of_the_session_decide(
             await migrate(connection)
             await connection.close()
             for url, is_expected in ((server.url, True), (server.tcp_url, is_published)):
-                async with await Database.open(patient(url)) as opened:
+                async with await Database.open(with_long_timeouts(url)) as opened:
                     leases = PostgresStore(opened).leases
                     lease = await leases.join(uuid4(), TTL_US)
                     published = [view.shard_id for view in await leases.watch_backends()]

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
-from tests.postgres import PATIENT, Connect
+from tests.postgres import TIMEOUTS, Connect
 from tests.waiting import until
 
 from wheelsched.config import StoreConfig
@@ -35,7 +35,7 @@ CHILDREN = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'runs'::regclass"
 
 @pytest.fixture
 async def retention(database: str) -> AsyncIterator[Retention]:
-    async with await Database.open(StoreConfig(url=database, role="owner", **PATIENT)) as owner:
+    async with await Database.open(StoreConfig(url=database, role="owner", **TIMEOUTS)) as owner:
         yield Retention(owner)
 
 
@@ -143,7 +143,9 @@ async def test_a_shard_keeps_house_by_the_settings(database: str, owner: Connect
     await owner.execute("UPDATE settings SET history_days = 5, dead_days = 5, finished_days = 2")
     await add_job(owner, age_days=3)
     await make_old(owner, 6)
-    keeping = asyncio.create_task(run_retention(StoreConfig(url=database, role="shard", **PATIENT)))
+    keeping = asyncio.create_task(
+        run_retention(StoreConfig(url=database, role="shard", **TIMEOUTS))
+    )
 
     async def is_clean() -> bool:
         return not await job_ids(owner) and not await owner.fetchval("SELECT count(*) FROM runs")

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from msgspec import Struct
 from starlette.applications import Starlette
 from tests.proxy import Proxy
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import WAIT_LIMIT_S, until
 
 from wheelsched import Scheduler
 from wheelsched.daemon.database import open_operator
@@ -51,7 +51,7 @@ class Shop:
         self.reminded.put_nowait(payload.order)
 
     async def next_order(self) -> int:
-        return await asyncio.wait_for(self.reminded.get(), PATIENCE_S)
+        return await asyncio.wait_for(self.reminded.get(), WAIT_LIMIT_S)
 
 
 @pytest.fixture
@@ -284,7 +284,7 @@ async def test_an_embedded_database(home: Path) -> None:
         ran.set()
 
     async with scheduler:
-        await asyncio.wait_for(ran.wait(), PATIENCE_S)
+        await asyncio.wait_for(ran.wait(), WAIT_LIMIT_S)
 
 
 async def test_fastapi(shop: Shop) -> None:
@@ -309,7 +309,7 @@ async def test_fastapi(shop: Shop) -> None:
             assert response.status == 200
         assert await shop.next_order() == 7
     server.should_exit = True
-    await asyncio.wait_for(serving, PATIENCE_S)
+    await asyncio.wait_for(serving, WAIT_LIMIT_S)
 
 
 async def test_starlette(shop: Shop) -> None:

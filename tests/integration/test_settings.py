@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
-from tests.postgres import PATIENT, Connect
+from tests.postgres import TIMEOUTS, Connect
 
 from wheelsched.config import StoreConfig
 from wheelsched.daemon.database import (
@@ -20,7 +20,7 @@ from wheelsched.store.schema.settings import Settings, change_settings, read_set
 
 @pytest.fixture
 async def owner(database: str) -> AsyncIterator[Database]:
-    async with await Database.open(StoreConfig(url=database, role="owner", **PATIENT)) as opened:
+    async with await Database.open(StoreConfig(url=database, role="owner", **TIMEOUTS)) as opened:
         yield opened
 
 

@@ -82,14 +82,14 @@ def mutant(*caught_as: str, faults: Sequence[str], **wanted: Any) -> Callable[[B
     return add
 
 
-@mutant("armed_after_tenure", faults=("crash",) * 2)
+@mutant("armed_after_release", faults=("crash",) * 2)
 def no_fence(world: Simulation) -> Iterator[None]:
     """A claim that was on its way for long is written, whoever owns the partition by then."""
     with _slow_claims(world), _no_fence():
         yield
 
 
-@mutant("armed_after_tenure", faults=("crash",) * 2)
+@mutant("armed_after_release", faults=("crash",) * 2)
 def plain_exists_instead_of_a_lock(world: Simulation) -> Iterator[None]:
     """The lease is there when a claim begins, and gone when it commits."""
     with _slow_claims(world, looks_first=True):
@@ -318,10 +318,10 @@ def key_of_a_request_forgotten(_: Simulation) -> Iterator[None]:
     begin = MemoryIdempotency.begin
 
     async def begin_anew(
-        self: MemoryIdempotency, caller: Caller, key: str, digest: bytes, patience_us: int
+        self: MemoryIdempotency, caller: Caller, key: str, digest: bytes, takeover_after_us: int
     ) -> KeyedRequest:
         self._tables.idempotency.pop((caller.tenant_id, key), None)
-        return await begin(self, caller, key, digest, patience_us)
+        return await begin(self, caller, key, digest, takeover_after_us)
 
     with (
         patch.object(MemoryIdempotency, "begin", begin_anew),

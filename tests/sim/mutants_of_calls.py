@@ -30,10 +30,10 @@ def retried_again_by_a_request_that_is_sent_again(_: Simulation) -> Iterator[Non
     begin = MemoryIdempotency.begin
 
     async def begin_anew(
-        self: MemoryIdempotency, caller: Caller, key: str, digest: bytes, patience_us: int
+        self: MemoryIdempotency, caller: Caller, key: str, digest: bytes, takeover_after_us: int
     ) -> KeyedRequest:
         self._tables.idempotency.pop((caller.tenant_id, key), None)
-        return await begin(self, caller, key, digest, patience_us)
+        return await begin(self, caller, key, digest, takeover_after_us)
 
     with patch.object(MemoryIdempotency, "begin", begin_anew):
         yield

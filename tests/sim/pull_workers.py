@@ -49,7 +49,7 @@ class Manner(Struct, frozen=True, kw_only=True):
     is_streaming: bool
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class PullEnvironment(Struct, frozen=True, kw_only=True):
     """What workers share."""
 
     scene: Scene
@@ -61,7 +61,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 class PullWorker:
     """One worker."""
 
-    def __init__(self, around: Surroundings, manner: Manner, random: Random) -> None:
+    def __init__(self, around: PullEnvironment, manner: Manner, random: Random) -> None:
         self.manner = manner
         self.machine = Machine(around.scene.clock, random.randint(0, 10**14))
         self.is_leaving = False

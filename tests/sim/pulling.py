@@ -14,7 +14,7 @@ from tests.sim.clients import Clients
 from tests.sim.hand_outs import HandOuts
 from tests.sim.machine import Machine
 from tests.sim.network import Line
-from tests.sim.pull_workers import LEASES_US, Manner, PullWorker, Surroundings
+from tests.sim.pull_workers import LEASES_US, Manner, PullEnvironment, PullWorker
 from tests.sim.scene import Scene
 from tests.sim.sockets import Network
 from tests.sim.virtual_time import keep_virtual_time
@@ -71,7 +71,7 @@ class Pulling:
         self.apis: list[ApiProcess] = []
         self.workers: list[PullWorker] = []
         self._listeners: list[Listener] = []
-        self._around = Surroundings(
+        self._around = PullEnvironment(
             scene=scene, notes=self.notes, apis=self.apis, is_calm=lambda: self.is_calm
         )
         self._numbers = 0

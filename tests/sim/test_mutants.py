@@ -59,4 +59,4 @@ def test_it_is_caught(mutant: Mutant) -> None:
 @pytest.mark.proof
 def test_the_fence_stops_the_claims_by_which_its_mutants_are_caught() -> None:
     for seed in range(5):
-        assert "armed_after_tenure" not in judge_mutant(seed, SLOW_CLAIMS).names
+        assert "armed_after_release" not in judge_mutant(seed, SLOW_CLAIMS).names

@@ -40,11 +40,11 @@ class IdempotencyStore(Protocol):
     """The requests of one tenant by Idempotency-Key, kept for a day."""
 
     async def begin(
-        self, caller: Caller, key: str, digest: bytes, patience_us: int
+        self, caller: Caller, key: str, digest: bytes, takeover_after_us: int
     ) -> KeyedRequest:
         """Start a request, unless it is done or being executed.
 
-        A process that has been executing it for longer than `patience_us` is considered dead.
+        A process that has been executing it for longer than `takeover_after_us` is considered dead.
         """
 
     async def keep(self, caller: Caller, key: str, answer: KeptAnswer) -> None:

@@ -13,7 +13,7 @@ class MemoryIdempotency:
         self._tables = tables
 
     async def begin(
-        self, caller: Caller, key: str, digest: bytes, patience_us: int
+        self, caller: Caller, key: str, digest: bytes, takeover_after_us: int
     ) -> KeyedRequest:
         now_us = self._tables.now_us()
         row_key = caller.tenant_id, key
@@ -21,7 +21,7 @@ class MemoryIdempotency:
         if row is None:
             row = IdempotencyRow(digest, now_us, NEVER_TRIED_US)
             self._tables.idempotency[row_key] = row
-        is_free = row.answer is None and row.tried_at_us < now_us - patience_us
+        is_free = row.answer is None and row.tried_at_us < now_us - takeover_after_us
         if is_free and row.digest == digest:
             row.tried_at_us = now_us
             return KeyedRequest(digest=digest, begun_at_us=row.begun_at_us, ticket=now_us)

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from msgspec import Struct
-from tests.postgres import PATIENT, Connect
+from tests.postgres import TIMEOUTS, Connect
 
 from wheelsched.config import StoreConfig
 from wheelsched.core.model import Draft, Job
@@ -65,7 +65,7 @@ async def plan_all(store: PostgresStore, lease: Lease) -> None:
 @pytest.fixture
 async def place(database: str, connect: Connect) -> Any:
     owner = await connect(database)
-    async with await Database.open(StoreConfig(url=database, role="owner", **PATIENT)) as opened:
+    async with await Database.open(StoreConfig(url=database, role="owner", **TIMEOUTS)) as opened:
         callers: dict[str, Caller] = {}
         roles = {name: f"{name}_{uuid4().hex}" for name in ("acme", "globex", "stranger")}
         for name, role in roles.items():

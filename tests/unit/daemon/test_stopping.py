@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from uuid import uuid4
 
 import pytest
-from tests.waiting import PATIENCE_S
+from tests.waiting import WAIT_LIMIT_S
 
 from wheelsched.daemon.parent import STOP_FROM_PARENT, ShardRecord, needs_parent
 
@@ -66,7 +66,7 @@ def test_a_second_signal_of_one_sender_ends_the_process(
 ) -> None:
     command = [sys.executable, "-c", STOPPABLE, *(str(int(number)) for number in sent)]
     done = subprocess.run(
-        command, check=False, timeout=PATIENCE_S, env=os.environ, stderr=subprocess.PIPE
+        command, check=False, timeout=WAIT_LIMIT_S, env=os.environ, stderr=subprocess.PIPE
     )
     assert done.returncode == code, done.stderr
 
@@ -74,7 +74,7 @@ def test_a_second_signal_of_one_sender_ends_the_process(
 def test_a_signal_that_is_forwarded_to_an_exiting_process_changes_nothing() -> None:
     """A service manager has told it to stop, and its parent was slow to forward the same."""
     command = [sys.executable, "-c", EXITING]
-    done = subprocess.run(command, check=False, timeout=PATIENCE_S, stderr=subprocess.PIPE)
+    done = subprocess.run(command, check=False, timeout=WAIT_LIMIT_S, stderr=subprocess.PIPE)
     assert done.returncode == 0, done.stderr
 
 
@@ -108,7 +108,7 @@ print(wait_for(child))
 def test_a_parent_ends_as_its_child(command: tuple[str, ...], sent: int, code: int) -> None:
     """In a process of its own, because a thread of ours could take its signals."""
     arguments = [sys.executable, "-c", PARENT, str(int(sent)), *command]
-    done = subprocess.run(arguments, stdout=subprocess.PIPE, check=True, timeout=PATIENCE_S)
+    done = subprocess.run(arguments, stdout=subprocess.PIPE, check=True, timeout=WAIT_LIMIT_S)
     assert int(done.stdout) == code
 
 

@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.waiting import PATIENCE_S
+from tests.waiting import WAIT_LIMIT_S
 
 from wheelsched.config import EmbeddedConfig
 from wheelsched.scheduler import instance
@@ -24,7 +24,7 @@ class SlowServer:
 
     def start(self, config: EmbeddedConfig) -> "SlowServer":
         self.began.set()
-        assert self.may_start.wait(PATIENCE_S)
+        assert self.may_start.wait(WAIT_LIMIT_S)
         self.is_running = True
         return self
 
@@ -44,7 +44,7 @@ async def test_a_start_that_is_cancelled_does_not_leave_a_server(
             raise AssertionError
 
     starting = asyncio.create_task(start())
-    assert await asyncio.to_thread(server.began.wait, PATIENCE_S)
+    assert await asyncio.to_thread(server.began.wait, WAIT_LIMIT_S)
     starting.cancel()
     server.may_start.set()
     await asyncio.wait([starting])

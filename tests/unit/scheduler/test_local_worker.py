@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 import pytest
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import WAIT_LIMIT_S, until
 from tests.work import MemoryWork
 
 from wheelsched.clock import SystemClock
@@ -107,7 +107,7 @@ async def test_an_outcome_is_reported_until_it_is_written(scene: Scene) -> None:
 async def test_a_drained_worker_ends_what_it_began_and_takes_nothing(scene: Scene) -> None:
     (begun,) = scene.work.add(TENANT_ID, QUEUE)
     await _until_begun(scene, 1)
-    draining = asyncio.create_task(scene.worker.drain(PATIENCE_S))
+    draining = asyncio.create_task(scene.worker.drain(WAIT_LIMIT_S))
 
     async def is_withdrawn() -> bool:
         return not scene.work.subscriptions

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import WAIT_LIMIT_S, until
 from tests.work import MemoryWork
 
 from wheelsched.clock import SystemClock
@@ -152,9 +152,9 @@ async def test_handlers_end_with_the_instance_that_began_them() -> None:
     scene.tasks.add("slow", slow)
     await scene.service.start()
     scene.work.add(TENANT_ID, "shop:slow")
-    await asyncio.wait_for(began.wait(), PATIENCE_S)
+    await asyncio.wait_for(began.wait(), WAIT_LIMIT_S)
     _break(scene.service)
-    await asyncio.wait_for(ended.wait(), PATIENCE_S)
+    await asyncio.wait_for(ended.wait(), WAIT_LIMIT_S)
     await scene.service.stop()
 
 
@@ -169,7 +169,7 @@ async def test_a_service_that_is_cancelled_leaves_no_task() -> None:
     scene.tasks.add("slow", slow)
     await scene.service.start()
     scene.work.add(TENANT_ID, "shop:slow")
-    await asyncio.wait_for(began.wait(), PATIENCE_S)
+    await asyncio.wait_for(began.wait(), WAIT_LIMIT_S)
     assert scene.service._serving is not None
     scene.service._serving.cancel()
     await asyncio.wait([scene.service._serving])

@@ -19,7 +19,7 @@ from wheelsched.ports import Caller
 from wheelsched.store.connections.connect import Connector
 from wheelsched.store.connections.connection import Connection, RawConnection, use_plain_values
 from wheelsched.store.connections.failure import translated_errors
-from wheelsched.store.connections.lease_connection import LeaseLine
+from wheelsched.store.connections.lease_connection import LeaseConnections
 from wheelsched.store.connections.queries import load_queries
 from wheelsched.store.connections.session import Session
 from wheelsched.store.schema.migrate import check_schema
@@ -68,7 +68,9 @@ class Database(Closing):
         self.connector = connector
         self._work = work
         self._lease = lease
-        self.lease_line = LeaseLine(connector, session_of(config, config.lease_timeout_ms))
+        self.lease_connections = LeaseConnections(
+            connector, session_of(config, config.lease_timeout_ms)
+        )
         self._queues = {
             work: asyncio.Semaphore(config.connections),
             lease: asyncio.Semaphore(config.lease_connections),
@@ -103,7 +105,7 @@ class Database(Closing):
     async def close(self) -> None:
         """Waits for statements in flight, and closes every connection, in bounded time."""
         self.connector.close()
-        self.lease_line.close()
+        self.lease_connections.close()
         await asyncio.gather(*(_close(pool) for pool in (self._lease, self._work)))
 
     async def fetch(self, sql: str, *arguments: object) -> Sequence[asyncpg.Record]:

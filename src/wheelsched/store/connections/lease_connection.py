@@ -3,7 +3,7 @@
 Invariant: the process sees the end of its lease connection as soon as its kernel does. A renewal
 that timed out goes over a new connection, and the old one stays until the new one has renewed. If
 that fails too, the new backend may be published although it has ended: then the old one ends as
-well, because trust must not rest on a connection that nobody watches.
+well, because trust must not rest on a connection that is not watched.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ PEER_CLOSED: Final[int] = getattr(select, "POLLRDHUP", 0)
 class Described(Struct, frozen=True):
     """The server end of a connection."""
 
-    backend: Backend | None  # None on an engine that does not tell
+    backend: Backend | None  # None on an engine that does not report it
     ends_after_us: int | None  # the server ends it if it hears nothing for this long; None: never
 
     def published(self, ttl_us: int) -> Backend | None:
@@ -80,8 +80,8 @@ class LeaseConnection:
             self._socket.close()
 
 
-class LeaseLine:
-    """The lease connection, opened when it is needed and again when it has ended."""
+class LeaseConnections:
+    """The lease connections of a process, one after another: each is opened when it is needed."""
 
     def __init__(self, connector: Connector, session: Session) -> None:
         self._connector = connector
@@ -119,7 +119,7 @@ class LeaseLine:
                 opened = await self._open()
             except asyncpg.TooManyConnectionsError:
                 if confirmed is not None:
-                    confirmed.is_suspect = False  # there is no other: it is tried once more
+                    confirmed.is_suspect = False  # no other can be opened: try it once more
                 raise
             try:
                 answer = await statement(opened)

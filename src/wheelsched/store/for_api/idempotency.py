@@ -21,10 +21,10 @@ class PostgresIdempotency:
         self._database = database
 
     async def begin(
-        self, caller: Caller, key: str, digest: bytes, patience_us: int
+        self, caller: Caller, key: str, digest: bytes, takeover_after_us: int
     ) -> KeyedRequest:
         async with self._database.tenant(caller) as connection:
-            ours = await connection.fetchrow(QUERIES["begin"], key, digest, patience_us)
+            ours = await connection.fetchrow(QUERIES["begin"], key, digest, takeover_after_us)
             if ours is not None:
                 return KeyedRequest(
                     digest=digest, begun_at_us=ours["begun_at"], ticket=ours["tried_at"]

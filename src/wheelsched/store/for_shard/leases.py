@@ -57,7 +57,7 @@ class PostgresLeases:
                 *(link or (None, None)),
             )
 
-        row = await self._database.lease_line.renew(insert)
+        row = await self._database.lease_connections.renew(insert)
         assert row is not None
         return Lease(shard_id, row["fence"])
 
@@ -73,20 +73,20 @@ class PostgresLeases:
             )
             return row or await connection.fetchrow(QUERIES["read_lease"], lease.shard_id)
 
-        line = self._database.lease_line
-        row = await line.renew(update)
+        connections = self._database.lease_connections
+        row = await connections.renew(update)
         if row is None:
             raise LeaseLost
-        return Renewal(row["renewals"], row["fence"], line.server_started_us)
+        return Renewal(row["renewals"], row["fence"], connections.server_started_us)
 
     def is_connected(self) -> bool:
-        return self._database.lease_line.is_connected()
+        return self._database.lease_connections.is_connected()
 
     async def wait_disconnected(self) -> None:
-        await self._database.lease_line.wait_disconnected()
+        await self._database.lease_connections.wait_disconnected()
 
     async def watch_backends(self) -> Sequence[BackendView]:
-        if self._database.lease_line.server_started_us is None:
+        if self._database.lease_connections.server_started_us is None:
             return []  # an engine without backends
         async with self._database.lease_connection() as connection:
             rows = await connection.fetch(QUERIES["watch_backends"])

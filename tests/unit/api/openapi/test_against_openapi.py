@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
 )
 from tests.api import Api, machine_us, serve
-from tests.postgres import PATIENT, temporary_database
+from tests.postgres import TIMEOUTS, temporary_database
 from tests.work import MemorySubscription, MemoryWork
 
 from wheelsched.config import StoreConfig
@@ -65,7 +65,7 @@ async def on_postgres(server_url: str, template: str) -> AsyncIterator[Api]:
     """An API that requires a token, with the database privileges of its role."""
     async with (
         temporary_database(server_url, template) as url,
-        await Database.open(StoreConfig(url=url, role="api", **PATIENT)) as database,
+        await Database.open(StoreConfig(url=url, role="api", **TIMEOUTS)) as database,
         serve(
             PostgresStore(database),
             PostgresStore(database),

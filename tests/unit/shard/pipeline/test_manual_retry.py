@@ -12,7 +12,7 @@ from wheelsched.errors import StoreUnavailable
 from wheelsched.ports import Callback, Route, Settled
 from wheelsched.values.duration import MINUTE, SECOND
 
-PATIENT = RetryPolicy(max_us=10 * MINUTE)
+SLOW_RETRY = RetryPolicy(max_us=10 * MINUTE)
 
 
 def fail_first(world: World, retry_after_us: int) -> None:
@@ -33,7 +33,7 @@ async def test_a_run_that_was_cancelled_and_retried_does_not_wait_for_itself(
 ) -> None:
     fail_first(world, 50 * SECOND)
     job = await world.register(
-        "*/10 * * * * *", overlap=OverlapPolicy(policy=policy), retry=PATIENT
+        "*/10 * * * * *", overlap=OverlapPolicy(policy=policy), retry=SLOW_RETRY
     )
     world.start()
     await world.advance(15)
@@ -82,7 +82,7 @@ async def test_a_retry_is_sent_as_soon_as_the_ruling_is_written(
     """A later run has cancelled it, that write has no reply yet, and a person retries it."""
     fail_first(world, 100 * SECOND)
     cancel = OverlapPolicy(policy=OnOverlap.CANCEL)
-    job = await world.register("30 * * * * *", overlap=cancel, retry=PATIENT)
+    job = await world.register("30 * * * * *", overlap=cancel, retry=SLOW_RETRY)
     settle = world.store.runs.settle
 
     async def settle_unheard(settled: Sequence[Settled]) -> set[RunKey]:

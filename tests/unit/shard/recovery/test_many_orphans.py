@@ -17,7 +17,7 @@ CROWDED_S = 20
 KILLED_S = 19.9
 FEW = 20  # adoptions that are quick; more of them take a while
 SLOW_NS = 1_000_000_000
-BATCH = 50  # runs taken up at once, so that there are many
+BATCH = 50  # runs adopted at once, so that there are many
 WITH_SOME_LEFT_S = 33  # when some of the crowd is adopted
 RECOVERY = RecoveryConfig(batch=BATCH)
 OFTEN = ShardConfig(refresh_us=3 * SECOND, recovery=RECOVERY)  # compares and marks this often

@@ -34,7 +34,7 @@ def test_the_earliest_job_comes_first_with_all_of_its_runs(orphans: Orphans) -> 
     assert keys_of(orphans.take_earliest(2)) == [RunKey(FIRST, 20), RunKey(THIRD, 40)]
     assert orphans.take_earliest(1) == []
     assert not orphans.has_any.is_set()
-    assert len(orphans) == 4  # until they were taken up
+    assert len(orphans) == 4  # until they were adopted
 
 
 def test_an_urgent_job_comes_first_and_once(orphans: Orphans) -> None:
