@@ -31,25 +31,25 @@ class Field(Struct, frozen=True):
     read: Callable[[Any], Any] = lambda value: value
 
 
-def _read_headers(written: list[str]) -> dict[str, str | None]:
-    return _removing_empty(read_pairs(written, ":", "'x-team: a'"))
+def _read_headers(headers: list[str]) -> dict[str, str | None]:
+    return _removing_empty(read_pairs(headers, ":", "'x-team: a'"))
 
 
-def _read_tags(written: list[str]) -> dict[str, str | None]:
-    return _removing_empty(read_tags(written))
+def _read_tags(tags: list[str]) -> dict[str, str | None]:
+    return _removing_empty(read_tags(tags))
 
 
 def _removing_empty(pairs: dict[str, str]) -> dict[str, str | None]:
     return {name: value or None for name, value in pairs.items()}
 
 
-def _read_schedule(written: str) -> Any:
-    if written.startswith("in "):
-        due = read_instant(written)
+def _read_schedule(text: str) -> Any:
+    if text.startswith("in "):
+        due = read_instant(text)
         return (due + timedelta(milliseconds=1)).isoformat(timespec="milliseconds")
-    if not written.lstrip().startswith("{"):
-        return written
-    return read_json(written, example='\'{"every": "5m"}\'')
+    if not text.lstrip().startswith("{"):
+        return text
+    return read_json(text, example='\'{"every": "5m"}\'')
 
 
 FIELDS: Final = {
@@ -162,13 +162,13 @@ def document_of(typed: dict[str, Any]) -> dict[str, Any]:
 
 def overlay(document: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """The document with the given fields replaced."""
-    written = dict(document)
+    merged = dict(document)
     for name, value in fields.items():
         if value is None:
-            written.pop(name, None)
+            merged.pop(name, None)
         elif isinstance(value, dict):
-            below = written.get(name)
-            written[name] = overlay(below if isinstance(below, dict) else {}, value)
+            below = merged.get(name)
+            merged[name] = overlay(below if isinstance(below, dict) else {}, value)
         else:
-            written[name] = value
-    return written
+            merged[name] = value
+    return merged

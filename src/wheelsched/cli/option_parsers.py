@@ -40,16 +40,16 @@ class Address(NamedTuple):
             return False
 
 
-def read_address(written: str) -> Address:
+def read_address(text: str) -> Address:
     """HOST:PORT, [HOST]:PORT, or a port alone."""
-    host, _, port = written.rpartition(":")
+    host, _, port = text.rpartition(":")
     try:
         number = int(port)
     except ValueError:
         number = -1
     if not 0 <= number <= 65_535:
         raise typer.BadParameter(
-            f"invalid address {written!r}; expected HOST:PORT, e.g. 127.0.0.1:8420"
+            f"invalid address {text!r}; expected HOST:PORT, e.g. 127.0.0.1:8420"
         )
     return Address(host.strip("[]") or "127.0.0.1", number)
 
@@ -65,32 +65,32 @@ def is_wildcard(host: str) -> bool:
 RELATIVE: Final = re.compile(r"(?P<later>in +)?(?P<duration>\w+)(?P<ago> +ago)?", re.ASCII)
 
 
-def read_instant(written: str) -> datetime:
+def read_instant(text: str) -> datetime:
     """An ISO 8601 time with an offset, or one relative to now: now, 2h, 2h ago, in 5m."""
-    instant = _read_relative(written.strip())
+    instant = _read_relative(text.strip())
     if instant is None:
         try:
-            instant = datetime.fromisoformat(written)
+            instant = datetime.fromisoformat(text)
         except ValueError:
             instant = None
     if instant is None or instant.tzinfo is None:
         raise typer.BadParameter(
-            f"invalid time {written!r}; expected ISO 8601 with an offset, e.g. "
+            f"invalid time {text!r}; expected ISO 8601 with an offset, e.g. "
             "2026-03-08T09:30:00Z, or a time relative to now: now, 2h ago, in 5m"
         )
     return instant
 
 
-def read_optional_instant(written: str | None) -> datetime | None:
+def read_optional_instant(text: str | None) -> datetime | None:
     """Like `read_instant`, for an option that may be omitted."""
-    return None if written is None else read_instant(written)
+    return None if text is None else read_instant(text)
 
 
-def _read_relative(written: str) -> datetime | None:
+def _read_relative(text: str) -> datetime | None:
     """A time relative to now; without a direction it is in the past."""
-    if written == "now":
+    if text == "now":
         return now()
-    found = RELATIVE.fullmatch(written)
+    found = RELATIVE.fullmatch(text)
     if found is None or (found["later"] and found["ago"]):
         return None
     try:
@@ -105,10 +105,10 @@ def now() -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=SystemClock.wall_us())
 
 
-def read_pairs(written: list[str], separator: str, example: str) -> dict[str, str]:
+def read_pairs(texts: list[str], separator: str, example: str) -> dict[str, str]:
     """Repeated options of the form NAME, separator, VALUE."""
     pairs = {}
-    for each in written:
+    for each in texts:
         name, found, value = each.partition(separator)
         if not found or not name.strip():
             raise typer.BadParameter(f"invalid value {each!r}; expected e.g. {example}")
@@ -116,10 +116,10 @@ def read_pairs(written: list[str], separator: str, example: str) -> dict[str, st
     return pairs
 
 
-def read_tags(written: list[str] | None) -> dict[str, str]:
+def read_tags(texts: list[str] | None) -> dict[str, str]:
     """Tags as NAME=VALUE, or as in REST NAME:VALUE; names contain no colon."""
     tags = {}
-    for each in written or []:
+    for each in texts or []:
         found = re.fullmatch(r"([^=:]+)[=:](.*)", each, re.DOTALL)
         if found is None or not found[1].strip():
             raise typer.BadParameter(f"invalid tag {each!r}; expected NAME=VALUE, e.g. team=a")
@@ -127,9 +127,9 @@ def read_tags(written: list[str] | None) -> dict[str, str]:
     return tags
 
 
-def read_payload(written: str) -> Raw:
+def read_payload(option: str) -> Raw:
     """JSON, or @FILE; @- is stdin."""
-    text = read_text(written[1:]) if written.startswith("@") else written
+    text = read_text(option[1:]) if option.startswith("@") else option
     return read_json(text, example='\'{"report": "weekly"}\', or @FILE')
 
 

@@ -14,13 +14,13 @@ from wheelsched.values.fields import escape_pointer
 
 def write_json(body: object, *, pointer: str = "") -> bytes:
     """Encodes a body, or raises `InvalidRequest`; `pointer` is its place in a larger request."""
-    written = msgspec.json.encode(body)
-    if b"null" in written:  # otherwise there can be no such float
+    encoded = msgspec.json.encode(body)
+    if b"null" in encoded:  # otherwise there can be no such float
         tree = msgspec.to_builtins(body, str_keys=True, enc_hook=_skip_raw)
         errors = tuple(_errors(tree, pointer))
         if errors:
             raise InvalidRequest(errors=errors)
-    return written
+    return encoded
 
 
 def _skip_raw(raw: object) -> None:

@@ -75,18 +75,18 @@ def post(
 
 def write_query(parameters: Mapping[str, Parameter]) -> tuple[tuple[str, str], ...]:
     """Query parameters as text, without those that are None."""
-    written: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for name, value in parameters.items():
         match value:
             case None:
                 continue
             case str() | int() | UUID():
-                written.append((name, str(value)))
+                pairs.append((name, str(value)))
             case datetime():
-                written.append((name, value.isoformat()))
+                pairs.append((name, value.isoformat()))
             case _:
-                written += [(name, each) for each in value]
-    return tuple(written)
+                pairs += [(name, each) for each in value]
+    return tuple(pairs)
 
 
 def segment(value: object) -> str:

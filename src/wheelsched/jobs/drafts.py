@@ -58,11 +58,11 @@ def _masked(target: TargetDocument) -> TargetDocument:
 
 def _readable_fields(document: Raw) -> dict[str, Any]:
     """The fields of a document that nothing has validated; a default for each unreadable one."""
-    written: dict[str, Raw] = {}
+    fields: dict[str, Raw] = {}
     with suppress(RecursionError):  # nested too deeply to be read: only defaults are shown
-        written = msgspec.json.decode(document, type=dict[str, Raw])
+        fields = msgspec.json.decode(document, type=dict[str, Raw])
     return {
-        name: _read(written.get(name, _NULL), decoder, FIELDS[name].default)
+        name: _read(fields.get(name, _NULL), decoder, FIELDS[name].default)
         for name, decoder in _DECODERS.items()
     }
 

@@ -167,5 +167,5 @@ def _check_batch(batch: int) -> None:
         )
 
 
-def _check_claim_within(written: str) -> None:
-    check_claim_within(parse_duration(written, pointer=CLAIM_WITHIN_POINTER))
+def _check_claim_within(text: str) -> None:
+    check_claim_within(parse_duration(text, pointer=CLAIM_WITHIN_POINTER))

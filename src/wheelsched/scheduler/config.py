@@ -102,11 +102,11 @@ class SchedulerConfig(Struct, frozen=True, kw_only=True):
         return LinkConfig(host=host, port=port, address=self.link_address)
 
 
-def _read_address(written: str, option: str) -> tuple[str, int]:
-    host, _, port = written.rpartition(":")
+def _read_address(text: str, option: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
     if not (host and port.isdecimal() and int(port) <= 65_535):
         raise InvalidSchedulerOption(
-            f"invalid {option} {quoted(written)}; expected HOST:PORT, e.g. 10.0.0.5:7420"
+            f"invalid {option} {quoted(text)}; expected HOST:PORT, e.g. 10.0.0.5:7420"
         )
     return host.strip("[]"), int(port)
 

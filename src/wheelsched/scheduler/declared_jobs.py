@@ -110,8 +110,8 @@ class DeclaredJobs:
 
     def _is_later(self, job: Job | Draft) -> bool:
         """Whether an instance of a later release has declared the job."""
-        written = "" if isinstance(job, Draft) else job.tags.get(RELEASE, "")
-        return written.isdecimal() and int(written) > self._config.release
+        release = "" if isinstance(job, Draft) else job.tags.get(RELEASE, "")
+        return release.isdecimal() and int(release) > self._config.release
 
     async def _registered(self) -> list[Job]:
         """All unfinished jobs that some instance has declared."""

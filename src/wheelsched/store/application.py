@@ -28,9 +28,9 @@ async def schedule(connection: Connection, document: dict[str, Any], if_exists: 
     """Schedules a job when the transaction commits, and returns its id."""
     _check(connection)
     fields = dict(document)
-    name, written, payload = (fields.pop(each) for each in ("name", "schedule", "payload"))
+    name, when, payload = (fields.pop(each) for each in ("name", "schedule", "payload"))
     timezone = fields.pop("timezone", "UTC")
-    text = written if isinstance(written, str) else msgspec.json.encode(written).decode()
+    text = when if isinstance(when, str) else msgspec.json.encode(when).decode()
     options = msgspec.json.encode(fields).decode()
     with _translated():
         job_id = await connection.fetchval(

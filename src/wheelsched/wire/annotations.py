@@ -37,10 +37,10 @@ def with_defaults(schema: Any) -> Any:
     """The schema with each default under the key `default`."""
     match schema:
         case dict():
-            written = {name: with_defaults(value) for name, value in schema.items()}
-            if DEFAULT in written:
-                written["default"] = written.pop(DEFAULT)
-            return written
+            filled = {name: with_defaults(value) for name, value in schema.items()}
+            if DEFAULT in filled:
+                filled["default"] = filled.pop(DEFAULT)
+            return filled
         case list():
             return [with_defaults(each) for each in schema]
         case _:

@@ -148,9 +148,9 @@ def write_key(key: str) -> str:
     return key if key.isascii() and key.isprintable() else quote(key, safe=_PLAIN)
 
 
-def read_name(written: str) -> str:
+def read_name(text: str) -> str:
     """Decodes a name encoded by `write_name`."""
-    return unquote(written)
+    return unquote(text)
 
 
 def write_instant(instant_us: int) -> str:

@@ -33,12 +33,12 @@ def instant_or_none(instant_us: int | None) -> datetime | None:
     return None if instant_us is None else instant(instant_us)
 
 
-def read_us(written: datetime, *, pointer: str) -> int:
+def read_us(instant: datetime, *, pointer: str) -> int:
     """The instant in microseconds, or `InvalidInstant` if it is out of range."""
-    instant_us = (written - _EPOCH) // _MICROSECOND
+    instant_us = (instant - _EPOCH) // _MICROSECOND
     if not 0 <= instant_us < END_US:
         raise InvalidInstant(
-            f"{written.isoformat()} is out of range; expected 1970-01-01T00:00:00Z to "
+            f"{instant.isoformat()} is out of range; expected 1970-01-01T00:00:00Z to "
             "2199-12-31T23:59:59Z",
             pointer=pointer,
         )

@@ -28,25 +28,25 @@ class Mismatches:
         self.found: list[InvalidField] = []
         self._stand_ins = stand_ins
 
-    def strip(self, written: Raw, kind: Any, pointer: str = "") -> Raw | None:
+    def strip(self, raw: Raw, kind: Any, pointer: str = "") -> Raw | None:
         """The document without the values that do not match their type; None if nothing is left."""
         if len(self.found) >= MAX_PROBLEMS:
-            return written
+            return raw
         plain = _plain(kind)
-        is_object = bytes(written).lstrip()[:1] == b"{"
+        is_object = bytes(raw).lstrip()[:1] == b"{"
         if is_object and isinstance(plain, type) and issubclass(plain, Struct):
-            return self._from_struct(written, plain, pointer)
+            return self._from_struct(raw, plain, pointer)
         if is_object and get_origin(plain) is dict:
-            return self._from_mapping(written, get_args(plain)[1], pointer)
+            return self._from_mapping(raw, get_args(plain)[1], pointer)
         try:
-            msgspec.json.decode(written, type=kind)
+            msgspec.json.decode(raw, type=kind)
         except msgspec.ValidationError as error:
-            self.found.append(field_error(str(error), msgspec.json.decode(written), pointer))
+            self.found.append(field_error(str(error), msgspec.json.decode(raw), pointer))
             return None
-        return written
+        return raw
 
-    def _from_struct(self, written: Raw, kind: type[Struct], pointer: str) -> Raw:
-        fields = _OBJECT.decode(written)
+    def _from_struct(self, raw: Raw, kind: type[Struct], pointer: str) -> Raw:
+        fields = _OBJECT.decode(raw)
         known = {field.encode_name: field for field in msgspec.structs.fields(kind)}
         self.found += unknown_fields(
             fields,
@@ -64,10 +64,10 @@ class Mismatches:
                 kept[name] = left
         return Raw(msgspec.json.encode(kept))
 
-    def _from_mapping(self, written: Raw, kind: Any, pointer: str) -> Raw:
+    def _from_mapping(self, raw: Raw, kind: Any, pointer: str) -> Raw:
         kept = {
             name: self.strip(value, kind, _below(pointer, name))
-            for name, value in _OBJECT.decode(written).items()
+            for name, value in _OBJECT.decode(raw).items()
         }
         return Raw(
             msgspec.json.encode({name: raw for name, raw in kept.items() if raw is not None})

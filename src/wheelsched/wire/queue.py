@@ -184,19 +184,19 @@ def read_queues(names: Sequence[str]) -> list[str]:
     return sorted({check_queue(name, pointer=f"/queues/{i}") for i, name in enumerate(names)})
 
 
-def read_lease(written: str | None, *, pointer: str) -> int | None:
+def read_lease(text: str | None, *, pointer: str) -> int | None:
     """A lease in microseconds, or `InvalidField`."""
-    if written is None:
+    if text is None:
         return None
-    lease_us = parse_duration(written, pointer=pointer)
+    lease_us = parse_duration(text, pointer=pointer)
     if not MIN_LEASE_US <= lease_us <= MAX_LEASE_US:
         raise InvalidField("a lease must be from 5s to 30d", pointer=pointer)
     return lease_us
 
 
-def read_wait(written: str, *, pointer: str) -> int:
+def read_wait(text: str, *, pointer: str) -> int:
     """A wait in microseconds, or `InvalidField`."""
-    wait_us = parse_duration(written, pointer=pointer)
+    wait_us = parse_duration(text, pointer=pointer)
     if wait_us > MAX_WAIT_US:
         raise InvalidField("a wait must be at most 1m", pointer=pointer)
     return wait_us

@@ -90,8 +90,8 @@ def _read_back(body: bytes) -> object:
         return _UNREAD
     try:
         tree = _READER.decode(body)
-        written = _WRITER.encode(tree)
-        is_same = written == body or written == msgspec.json.format(body, indent=-1)
+        encoded = _WRITER.encode(tree)
+        is_same = encoded == body or encoded == msgspec.json.format(body, indent=-1)
     except (ValueError, RecursionError):  # includes those of msgspec and of UTF-8
         return _UNREAD
     return tree if is_same else _UNREAD
@@ -190,14 +190,14 @@ def _marked(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _marked_constant(written: str) -> object:
-    return _Flaw(f"{written} is not a valid JSON number")
+def _marked_constant(text: str) -> object:
+    return _Flaw(f"{text} is not a valid JSON number")
 
 
-def _marked_integer(written: str) -> object:
-    if len(written) > MAX_DIGITS:
-        return _Flaw(f"a number has {len(written):,} digits; at most {MAX_DIGITS:,} are allowed")
-    return int(written)
+def _marked_integer(text: str) -> object:
+    if len(text) > MAX_DIGITS:
+        return _Flaw(f"a number has {len(text):,} digits; at most {MAX_DIGITS:,} are allowed")
+    return int(text)
 
 
 _QUICK: Final = JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)

@@ -71,7 +71,7 @@ class GrpcConnection:
             raise ConnectionResetError(str(error)) from error
 
 
-def _retrieve(written: asyncio.Task[None]) -> None:
+def _retrieve(write: asyncio.Task[None]) -> None:
     """Marks an error as seen: nobody waits for a write of a stream that was cut."""
-    if not written.cancelled():
-        written.exception()
+    if not write.cancelled():
+        write.exception()

@@ -119,10 +119,8 @@ class Dispatcher:
     ) -> pb.UpdateAttemptResponse:
         match item:
             case OutcomeItem():
-                (written,) = await self._work.finish(caller.tenant_id, [item])
-                return pb.UpdateAttemptResponse(
-                    success=written.accepted, reason=written.reason or ""
-                )
+                (answer,) = await self._work.finish(caller.tenant_id, [item])
+                return pb.UpdateAttemptResponse(success=answer.accepted, reason=answer.reason or "")
             case HeartbeatItem():
                 (kept,) = await self._work.heartbeat(caller.tenant_id, [item])
                 reason = "" if kept.held else LOST

@@ -95,13 +95,13 @@ def read_wait_us(request: pb.ClaimTriggersRequest) -> int:
     )
 
 
-def read_attempt_id(written: str, *, field: str = "attempt_id") -> tuple[str, int]:
+def read_attempt_id(text: str, *, field: str = "attempt_id") -> tuple[str, int]:
     """The run id and the fencing token of an attempt. The run id is not checked."""
-    run_id, _, token = written.rpartition(":")
+    run_id, _, token = text.rpartition(":")
     is_number = token.isascii() and token.isdigit() and len(token) <= MAX_DIGITS
     if not 0 < len(run_id) <= MAX_LABEL or not is_number or int(token) > MAX_TOKEN:
         raise InvalidField(
-            f"{quoted(written)} is not a valid attempt id; send the attempt_id of the task",
+            f"{quoted(text)} is not a valid attempt id; send the attempt_id of the task",
             pointer=field,
         )
     return run_id, int(token)

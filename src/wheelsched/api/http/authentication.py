@@ -86,10 +86,10 @@ class Authentication:
 
     async def identify(self, request: Requester) -> Access:
         """The access of a request, or the reason why it has none."""
-        written = request.headers.get(hdrs.AUTHORIZATION)
-        if written is None:
+        header = request.headers.get(hdrs.AUTHORIZATION)
+        if header is None:
             return await self._identify_loopback(request)
-        kind, _, token = written.partition(" ")
+        kind, _, token = header.partition(" ")
         if kind.lower() != "bearer" or not token or len(token) > _MAX_TOKEN:
             raise TokenMissing
         try:

@@ -30,8 +30,8 @@ class Cursors:
 
     def write(self, position: object) -> str:
         """The cursor for a position."""
-        written = msgspec.json.encode(position)
-        return urlsafe_b64encode(self._checksum(written) + written).decode().rstrip("=")
+        encoded = msgspec.json.encode(position)
+        return urlsafe_b64encode(self._checksum(encoded) + encoded).decode().rstrip("=")
 
     def read(self, cursor: str, position: type[Position]) -> Position:
         """The position of a cursor, or `InvalidCursor`."""
@@ -41,19 +41,19 @@ class Cursors:
             decoded = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         except (NotBase64, ValueError):
             raise _invalid() from None
-        checksum, written = decoded[:_CHECKSUM_BYTES], decoded[_CHECKSUM_BYTES:]
-        if checksum != self._checksum(written):
+        checksum, encoded = decoded[:_CHECKSUM_BYTES], decoded[_CHECKSUM_BYTES:]
+        if checksum != self._checksum(encoded):
             raise _invalid()
         try:
-            decoded_position = msgspec.json.decode(written, type=position)
+            decoded_position = msgspec.json.decode(encoded, type=position)
         except msgspec.DecodeError:
             raise _invalid() from None
         if not _is_possible(decoded_position):
             raise _invalid()
         return decoded_position
 
-    def _checksum(self, written: bytes) -> bytes:
-        return blake2b(self._key + written, digest_size=_CHECKSUM_BYTES).digest()
+    def _checksum(self, encoded: bytes) -> bytes:
+        return blake2b(self._key + encoded, digest_size=_CHECKSUM_BYTES).digest()
 
 
 def _is_possible(position: object) -> bool:

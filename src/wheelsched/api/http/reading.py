@@ -79,7 +79,7 @@ def decode_body(body: bytes, operation: Operation) -> Any:
 
 def read_query(request: web.BaseRequest, query: type[Struct]) -> Any:
     """The typed query parameters of a request."""
-    written: dict[str, str | list[str]] = {}
+    parameters: dict[str, str | list[str]] = {}
     lists = _lists_of(query)
     for name in request.query:
         values = request.query.getall(name)
@@ -91,18 +91,18 @@ def read_query(request: web.BaseRequest, query: type[Struct]) -> Any:
             raise InvalidParameter(
                 "duplicate query parameter", pointer=f"/{escape_pointer(name[:100])}"
             )
-        written[name] = values if name in lists else values[0]
+        parameters[name] = values if name in lists else values[0]
     try:
-        return msgspec.convert(written, query, strict=False)
+        return msgspec.convert(parameters, query, strict=False)
     except msgspec.ValidationError as error:
-        problem = field_error(str(error), written)
+        problem = field_error(str(error), parameters)
         raise InvalidParameter(str(problem), pointer=problem.pointer) from None
 
 
-def read_query_us(written: datetime, name: str) -> int:
+def read_query_us(instant: datetime, name: str) -> int:
     """A query parameter that is an instant, in microseconds."""
     try:
-        return read_us(written, pointer=f"/{name}")
+        return read_us(instant, pointer=f"/{name}")
     except InvalidInstant as error:
         raise InvalidParameter(str(error), pointer=error.pointer) from None
 

@@ -77,17 +77,17 @@ class DeadRuns:
         )
 
     async def redrive(self, call: Call[NoQuery, RedriveRequest]) -> ApiResponse:
-        written, spacing_us = call.body, 0
+        body, spacing_us = call.body, 0
         wanted = DeadFilter(
-            job_id=written.job_id,
-            since_us=None if written.since is None else read_us(written.since, pointer="/since"),
-            until_us=None if written.until is None else read_us(written.until, pointer="/until"),
+            job_id=body.job_id,
+            since_us=None if body.since is None else read_us(body.since, pointer="/since"),
+            until_us=None if body.until is None else read_us(body.until, pointer="/until"),
         )
-        if written.rate is not None:
-            spacing_us = SECOND // written.rate
+        if body.rate is not None:
+            spacing_us = SECOND // body.rate
         redriven: list[RunKey] = []
         after: RunKey | None = None
-        while (left := written.limit - len(redriven)) > 0:
+        while (left := body.limit - len(redriven)) > 0:
             page = await self._history.list_dead(call.caller, wanted, min(left, MAX_LIMIT), after)
             if not page:
                 break

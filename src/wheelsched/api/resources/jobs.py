@@ -185,8 +185,8 @@ class Jobs:
         return acknowledged_answer(acknowledged, call.now_us)
 
     def _edited(self, before: Job, call: Call[NoQuery, bytes]) -> Edit:
-        written = Raw(msgspec.json.encode(masked_document_of(before)))
-        merged = merge_job(written, Raw(call.body))
+        document = Raw(msgspec.json.encode(masked_document_of(before)))
+        merged = merge_job(document, Raw(call.body))
         return JobParser(call.now_us, self._rules).edit_json(before, bytes(merged))
 
 
@@ -220,9 +220,9 @@ def check_version(job: Job | Draft, if_match: str | None) -> None:
         raise VersionMismatch(f'the job has version "{job.version}", not {if_match[:100]}')
 
 
-def _read_tags(written: tuple[str, ...]) -> dict[str, str]:
+def _read_tags(texts: tuple[str, ...]) -> dict[str, str]:
     tags = {}
-    for tag in written:
+    for tag in texts:
         name, separator, value = tag.partition(":" if ":" in tag else "=")
         if not separator:
             raise InvalidParameter(

@@ -85,13 +85,13 @@ class Tenants:
         )
 
     async def create(self, call: Call[NoQuery, TenantRequest]) -> ApiResponse:
-        written = call.body
+        body = call.body
         tenant = Tenant(
             tenant_id=Identities(call.now_us, call.seed, self._environment.random).next(),
-            name=check_name(written.name),
-            weight=written.weight,
-            job_quota=written.job_quota,
-            requests_per_second=written.requests_per_second,
+            name=check_name(body.name),
+            weight=body.weight,
+            job_quota=body.job_quota,
+            requests_per_second=body.requests_per_second,
             secrets=(new_secret(),),
             created_at_us=call.now_us,
         )

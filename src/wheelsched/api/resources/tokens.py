@@ -74,16 +74,16 @@ class Tokens:
         )
 
     async def add(self, call: Call[NoQuery, TokenRequest]) -> ApiResponse:
-        written = call.body
-        tenant_id = tenant_of(call, written.tenant_id)
-        if Scope.OPERATOR in written.scopes:
+        body = call.body
+        tenant_id = tenant_of(call, body.tenant_id)
+        if Scope.OPERATOR in body.scopes:
             require(Scope.OPERATOR, call.scopes)
         text = TOKEN_PREFIX + urlsafe_b64encode(token_bytes(TOKEN_BYTES)).decode().rstrip("=")
         token = Token(
             digest=digest_of(text),
             tenant_id=tenant_id,
-            name=check_name(written.name),
-            scopes=tuple(scope.value for scope in sorted(set(written.scopes))),
+            name=check_name(body.name),
+            scopes=tuple(scope.value for scope in sorted(set(body.scopes))),
             created_at_us=call.now_us,
         )
         await self._tenants.add_token(call.caller.actor, token)

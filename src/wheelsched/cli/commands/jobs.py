@@ -252,13 +252,13 @@ def explanation(client: SyncClient, job: JobAnswer, at: datetime | None = None) 
     return answer if due is None else client.explain(job.job_id, due)
 
 
-def find(client: SyncClient, written: str) -> JobAnswer:
+def find(client: SyncClient, id_or_name: str) -> JobAnswer:
     """The job with this id or name; a name may look like an id."""
     with suppress(ValueError, NotFound):
-        return client.get_job(UUID(written))
-    for job in client.list_jobs(name=written):
+        return client.get_job(UUID(id_or_name))
+    for job in client.list_jobs(name=id_or_name):
         return job
-    raise NotFound(f"job {written!r} not found; list all with `wheelsched job list`")
+    raise NotFound(f"job {id_or_name!r} not found; list all with `wheelsched job list`")
 
 
 def _changed(job: JobAnswer, verb: str) -> Output:

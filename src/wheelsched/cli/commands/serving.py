@@ -199,9 +199,9 @@ def api(
     run_role(run_api(config))
 
 
-def networks(written: list[str] | None) -> tuple[str, ...]:
+def networks(options: list[str] | None) -> tuple[str, ...]:
     """Networks from the options, or comma-separated from the environment."""
-    return tuple(each.strip() for part in written or () for each in part.split(",") if each.strip())
+    return tuple(each.strip() for part in options or () for each in part.split(",") if each.strip())
 
 
 def api_config(
@@ -219,12 +219,12 @@ def api_config(
     )
 
 
-def _read_grpc(written: str | None) -> Address | None:
+def _read_grpc(option: str | None) -> Address | None:
     """The address of --grpc, if the extra is installed."""
-    if written is None:
+    if option is None:
         return None
     require("grpc")
-    return read_address(written)
+    return read_address(option)
 
 
 def link_config(link: str, address: str | None) -> LinkConfig:

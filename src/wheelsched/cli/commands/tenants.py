@@ -234,17 +234,17 @@ def _shown_grant(tenant: str, database_role: str, verb: str) -> Output:
     return sentence(answer, f"{database_role} {verb} {tenant}")
 
 
-def _find(operators: Operators, written: str | None) -> UUID | None:
-    return None if written is None else _find_named(operators, written)
+def _find(operators: Operators, id_or_name: str | None) -> UUID | None:
+    return None if id_or_name is None else _find_named(operators, id_or_name)
 
 
-def _find_named(operators: Operators, written: str) -> UUID:
+def _find_named(operators: Operators, id_or_name: str) -> UUID:
     """The id of the tenant with this id or name."""
     try:
-        return UUID(written)
+        return UUID(id_or_name)
     except ValueError:
         pass
     for tenant in operators.list_tenants():
-        if tenant.name == written:
+        if tenant.name == id_or_name:
             return tenant.tenant_id
-    raise TenantNotFound(f"tenant {written!r} not found; list all with `wheelsched tenant list`")
+    raise TenantNotFound(f"tenant {id_or_name!r} not found; list all with `wheelsched tenant list`")

@@ -105,8 +105,8 @@ class Distributor:
         answers = [REASONS[receipt] for receipt in receipts]
         if Receipt.UNKNOWN in receipts:
             rest = [place for place, each in enumerate(receipts) if each is Receipt.UNKNOWN]
-            written = await self._reports.finish(tenant_id, [outcomes[place] for place in rest])
-            for place, answer in zip(rest, written, strict=True):
+            finished = await self._reports.finish(tenant_id, [outcomes[place] for place in rest])
+            for place, answer in zip(rest, finished, strict=True):
                 answers[place] = answer
         return answers
 

@@ -86,12 +86,12 @@ class Planner:
 
     async def _write(self, plans: Sequence[Plan]) -> Planned:
         """Writes plans. A draft that the database cannot store is refused."""
-        written = await self._context.store.plan(plans)
-        values = written.values
-        if written.refused:
+        result = await self._context.store.plan(plans)
+        values = result.values
+        if result.refused:
             refusals = [
                 Plan(number=plan.number, draft=plan.draft, error=UNSTORABLE)
-                for plan in written.refused
+                for plan in result.refused
             ]
             values += (await self._context.store.plan(refusals)).values
         return Planned(

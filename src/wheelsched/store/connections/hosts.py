@@ -43,12 +43,12 @@ def read_hosts(url: str) -> list[Host]:
     ]
 
 
-def _read_host(written: str, default_port: str) -> Host:
+def _read_host(text: str, default_port: str) -> Host:
     """Reads `name`, `name:port`, `[::1]:port` or `/directory`."""
-    if written.startswith("/"):
-        return Host(written, int(default_port))
-    if written.startswith("["):
-        name, _, port = written[1:].partition("]")
+    if text.startswith("/"):
+        return Host(text, int(default_port))
+    if text.startswith("["):
+        name, _, port = text[1:].partition("]")
         return Host(name, int(port.removeprefix(":") or default_port))
-    name, _, port = written.partition(":")
+    name, _, port = text.partition(":")
     return Host(name, int(port or default_port))
