@@ -67,7 +67,7 @@ class ApiCollector(Collector):
         yield answered
         durations = HistogramMetricFamily(
             "wheelsched_api_request_duration_seconds",
-            "Time to answer a request, from its first header on",
+            "Time from the first header of a request to its response",
             labels=["operation"],
         )
         for operation, observed in vitals.durations.items():
@@ -76,7 +76,7 @@ class ApiCollector(Collector):
         yield _gauge("api_in_flight_requests", "Requests in progress", vitals.in_flight)
         yield _gauge(
             "api_waiting_requests",
-            "Claims that wait for runs, and streams of workers",
+            "Claims waiting for runs, and open streams of workers",
             vitals.waiting,
         )
         yield _gauge(
@@ -156,7 +156,7 @@ class ShardCollector(Collector):
         yield _counter("handovers", "Partitions handed over to other shards", ownership.handovers)
         yield _counter(
             "database_went_back",
-            "Times that the shard noticed that the database had lost committed data",
+            "Times the shard noticed that the database had lost committed data",
             ownership.went_back,
         )
 

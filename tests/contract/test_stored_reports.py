@@ -118,7 +118,7 @@ async def test_an_outcome_of_an_unknown_run_is_not_accepted(world: World) -> Non
     attempt = await armed(world)
     unknown = Attempted(RunKey(attempt.key.job_id, 5), attempt.token)
     assert await finish(world, unknown, Succeeded()) == Reported(
-        is_accepted=False, reason="there is no such run"
+        is_accepted=False, reason="no such run"
     )
 
 

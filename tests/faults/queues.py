@@ -18,7 +18,7 @@ SECOND_US = 1_000_000
 HELD = 16
 LOAD = Load(beside=6, alone=2, meeting=0, one_offs=10, is_changing=False)
 WITHIN_US = 3_600 * SECOND_US
-HOLE_S = 9.0  # longer than a link waits for a sign of life
+HOLE_S = 9.0  # longer than a link waits for a keep-alive
 CUTS = 5
 
 

@@ -123,7 +123,7 @@ async def test_a_process_without_a_row_gets_no_runs(database: str) -> None:
             with capture_logs() as logs:
                 await shard.leave()
                 await shard.join()
-                await so(lambda: [log for log in logs if "there is no process" in str(log)])
+                await so(lambda: [log for log in logs if "is not in the database" in str(log)])
 
 
 async def test_a_process_removes_its_row(database: str) -> None:

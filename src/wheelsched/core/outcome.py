@@ -47,14 +47,14 @@ class Failed(Struct, frozen=True, kw_only=True, tag=str.lower, gc=False):
 
 
 class Rejected(Struct, frozen=True, kw_only=True, tag=str.lower, gc=False):
-    """The worker refused the run for good: the run is dead at once."""
+    """The worker rejected the run permanently: the run is dead at once."""
 
     error: str
     http_status: int | None = None
 
 
 class Gone(Struct, frozen=True, kw_only=True, tag=str.lower, gc=False):
-    """The worker wants no more runs of this job (410): the run is dead and the job paused.
+    """The worker accepts no more runs of this job (410): the run is dead and the job paused.
 
     There is no HTTP status if a worker that pulls reported it.
     """
@@ -94,7 +94,7 @@ class TransportFailure(StrEnum):
     BAD_ANSWER = "the worker's response was not valid HTTP"
     TIMEOUT = "the worker did not respond before the timeout"
     HEARTBEAT_MISSED = "the worker accepted the run, but its heartbeats stopped"
-    NO_SIGN_OF_LIFE = "no sign of life from the worker within 5 s of the hand-out"
+    WORKER_SILENT = "the worker sent neither a heartbeat nor an outcome within 5 s of the hand-out"
     FORBIDDEN_ADDRESS = "the target's address is not allowed"
 
 

@@ -48,7 +48,7 @@ async def open_listener(
     async def find_process(process_id: UUID) -> Identity:
         key = await store.key_of(process_id)
         if key is None:
-            raise LinkRefused(f"there is no process {process_id} in the database")
+            raise LinkRefused(f"process {process_id} is not in the database")
         return Identity(process_id, key)
 
     async with LinkServer(desks, find_process, machine, config) as server:

@@ -92,7 +92,7 @@ def server_account(name: str | None) -> Account:
         if entry.pw_uid != 0:
             return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, drops=True)
     raise EmbeddedServerFailure(
-        f"Postgres cannot run as root, and there is no account {name or ' or '.join(CANDIDATES)}; "
+        f"Postgres cannot run as root, and no account {name or ' or '.join(CANDIDATES)} exists; "
         "choose an existing account that is not root"
     )
 

@@ -84,7 +84,7 @@ class TokenStale(RequestRefused):
 
 
 class WorkUnavailable(RequestRefused):
-    """this process hands out no runs to workers that pull; connect to another API process"""
+    """this process does not hand out runs to workers that pull; connect to another API process"""
 
 
 class ApiStopping(RequestRefused):
@@ -92,11 +92,11 @@ class ApiStopping(RequestRefused):
 
 
 class WorkerSilent(RequestRefused):
-    """the worker gave no sign of life; connect again"""
+    """the worker was silent for too long; reconnect"""
 
 
 class ClaimExpired(RequestRefused):
-    """the delivery lease of this claim is over; claim again with a new claim_id"""
+    """the delivery lease of this claim has expired; claim again with a new claim_id"""
 
 
 class ClaimReused(RequestRefused):

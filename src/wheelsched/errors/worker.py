@@ -12,7 +12,7 @@ class InvalidHandler(WorkerError, TypeError):
 
 
 class WorkerNotFound(WorkerError, LookupError):
-    """there is no such worker; expected MODULE:WORKER, e.g. app.jobs:worker"""
+    """no such worker; expected MODULE:WORKER, e.g. app.jobs:worker"""
 
 
 class HandlerUnfinished(WorkerError, TypeError):

@@ -67,12 +67,12 @@ def _check_kind(document: TargetDocument) -> None:
     is_http = any(getattr(document, name) is not None for name in _HTTP_ONLY)
     if document.url is not None and document.queue is not None:
         raise InvalidField(
-            "a target has either a 'url', which is called, or a 'queue', from which workers take "
+            "a target has either a 'url' to call or a 'queue' from which workers take "
             "runs; remove one of them",
             pointer=QUEUE_POINTER,
         )
     if document.queue is not None:
-        _refuse_other(document, _HTTP_ONLY, "a 'url'; a queue has none of them")
+        _refuse_other(document, _HTTP_ONLY, "a 'url'")
     elif document.url is not None:
         _refuse_other(document, ("claim_within",), "a 'queue'")
     elif is_http:
@@ -130,7 +130,7 @@ def _with_defaults(document: TargetDocument) -> Target:
 def restore_masked(document: TargetDocument, stored: Target) -> TargetDocument:
     """The target with each mask replaced by the stored value of its header.
 
-    Only for the same origin: otherwise whoever may edit a job could have its credentials sent to
+    Only for the same origin: otherwise a user who may edit a job could have its credentials sent to
     any host.
     """
     if document.url is None or not isinstance(stored, HttpTarget):

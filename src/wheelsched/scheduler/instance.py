@@ -84,7 +84,7 @@ async def open_instance(
             lambda: _find_tenant(stores.tenants, config, opened.clock.now_us())
         )
         if tenant_id is None:
-            raise TenantNotFound(f"there is no tenant {config.tenant_id}")
+            raise TenantNotFound(f"tenant {config.tenant_id} not found")
         if config.migrate:
             await wait_for(lambda: _grant_own_role(url, tenant_id))
         await stack.enter_async_context(_running(opened, config, url))

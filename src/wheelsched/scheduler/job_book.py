@@ -78,7 +78,7 @@ class JobBook:
                 break
             with suppress(JobNotFound):
                 await self.jobs.delete(self.caller, known.job_id)
-        raise JobNameTaken(f"there is a job named {quoted(document['name'])} already")
+        raise JobNameTaken(f"a job named {quoted(document['name'])} already exists")
 
     async def cancel(self, name: str) -> bool:
         """Deletes a job; returns whether nothing of it is executed any more."""

@@ -80,7 +80,7 @@ class ClaimedRun(Struct, frozen=True, kw_only=True, gc=False):
     traceparent: Annotated[str | None, Meta(description="W3C trace context.")] = None
     lease_expires_at: Annotated[
         str,
-        Meta(description="The run is lost to the worker then, without an outcome or heartbeat."),
+        Meta(description="When the worker loses the run if it sends no outcome or heartbeat."),
     ]
     payload: Annotated[Raw, Meta(description="Payload of the job, byte for byte.")]
 
@@ -109,7 +109,7 @@ class OutcomeItem(
     ] = False
     gone: Annotated[
         bool,
-        Meta(description="True to pause the job: the run is dead, as by a response with 410."),
+        Meta(description="True to pause the job; the run is dead. Like a response with 410."),
     ] = False
 
 

@@ -123,7 +123,7 @@ class Worker:
         concurrency: int | None = None,
         worker_id: str | None = None,
     ) -> None:
-        """Pull runs of queues from the API at `url`, and call their handlers, until `stop`.
+        """Pull runs from queues of the API at `url` and call their handlers, until `stop`.
 
         `url` may be a list: the worker connects to one of them, and to another when that fails. At
         most `concurrency` runs are in hand at once. Raises `NotAuthenticated` or `NotAllowed` if

@@ -72,6 +72,6 @@ class GrpcConnection:
 
 
 def _retrieve(write: asyncio.Task[None]) -> None:
-    """Marks an error as seen: nobody waits for a write of a stream that was cut."""
+    """Marks an error as seen: no task awaits a write of a stream that was cut."""
     if not write.cancelled():
         write.exception()

@@ -82,7 +82,7 @@ def write_message(message: wire.SchedulerMessage) -> pb.SchedulerMessage:
         case wire.Alive():
             return pb.SchedulerMessage(alive=pb.Alive())
         case wire.Runs() | wire.Refused():
-            raise AssertionError(f"{type(message).__name__} has another form by gRPC")
+            raise AssertionError(f"{type(message).__name__} is encoded elsewhere for gRPC")
         case never:
             assert_never(never)
 

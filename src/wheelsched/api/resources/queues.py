@@ -65,7 +65,7 @@ class Queues:
             Operation(
                 method="POST",
                 path="/queues/{queue}/claim",
-                summary="Claim runs of a queue; wait for some if there are none",
+                summary="Claim runs of a queue, or wait for some",
                 scope=Scope.WORK,
                 handle=self.claim,
                 body=ClaimRequest,
@@ -87,7 +87,7 @@ class Queues:
             Operation(
                 method="POST",
                 path="/runs/outcomes",
-                summary="Report how up to 1,000 claimed runs ended",
+                summary="Report the outcomes of up to 1,000 claimed runs",
                 scope=Scope.WORK,
                 handle=self.finish,
                 body=bytes,

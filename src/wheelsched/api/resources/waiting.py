@@ -34,8 +34,8 @@ class Waiting:
                 return in_words(breaker)
         if isinstance(job.target, QueueTarget):
             return (
-                f"a worker of the queue {job.target.queue}: none has taken the run, or the one "
-                "that has it has not reported its outcome yet"
+                f"a worker of the queue {job.target.queue}: none has taken the run yet, or the "
+                "worker that took it has not reported its outcome"
             )
         return None
 

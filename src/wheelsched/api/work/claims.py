@@ -141,7 +141,7 @@ class Claims:
             )
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             if lost is not None and lost.done():
-                return NOTHING  # nobody reads it
+                return NOTHING  # the caller is gone
             return poll.answer.result()
         finally:
             poll.requests -= 1

@@ -82,7 +82,7 @@ class WorkStream:
         self._room_for_reports = asyncio.Semaphore(MAX_REPORTS)
         self._lease_us: int | None = None
         self._heard_ns = self._sent_ns = clock.now_ns()
-        self._unanswered_ns: int | None = None  # since when the worker owes a sign of life
+        self._unanswered_ns: int | None = None  # when the first runs went to a silent worker
         self._is_leaving = False
         self._is_ending = False
         self._error: WheelschedError | None = None  # why it ends
@@ -121,7 +121,7 @@ class WorkStream:
             self._send(wire.Goodbye(reason=reason))
 
     def tick(self) -> None:
-        """Cuts the connection of a silent worker, and sends a sign of life if it is time."""
+        """Cuts the connection of a silent worker, and sends a keep-alive when one is due."""
         now_ns = self._clock.now_ns()
         limit_ns = SILENCE_NS if self._session.is_open else HELLO_NS
         is_silent = now_ns - self._heard_ns > limit_ns

@@ -22,7 +22,7 @@ from wheelsched.clock import SystemClock
 SECOND_NS: Final = 1_000_000_000
 STEP_NS: Final = 1_000_000
 
-app = group("Benchmarks on this machine.")
+app = group("Run benchmarks on this machine.")
 
 
 @app.command("hot-second")

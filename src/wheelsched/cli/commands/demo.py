@@ -57,7 +57,7 @@ def demo(
         int, typer.Option(min=1, help="Number of one-offs due at one instant.")
     ] = 20_000,
     single: Annotated[
-        int, typer.Option(min=0, help="How many of them get a request of their own.")
+        int, typer.Option(min=0, help="How many of them are sent in single requests.")
     ] = 1_000,
     recurring: Annotated[int, typer.Option(min=1, help="Number of jobs due every second.")] = 300,
     as_json: JsonOption = False,

@@ -9,7 +9,7 @@ from wheelsched.client import SyncClient
 from wheelsched.values.duration import MILLISECOND, SECOND, format_duration
 from wheelsched.wire.queue import QueueAnswer
 
-app = group("Queues of workers that pull.")
+app = group("Show the queues of workers that pull.")
 
 
 @app.command("list")

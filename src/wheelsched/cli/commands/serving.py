@@ -45,7 +45,7 @@ GrpcOption = Annotated[
     typer.Option(
         "--grpc",
         metavar="HOST:PORT",
-        help="Also serve workers by gRPC on this address; requires wheelsched[grpc].",
+        help="Also serve workers over gRPC on this address; requires wheelsched[grpc].",
     ),
 ]
 AuthOption = Annotated[Auth, typer.Option(help="Whether local programs need a token too.")]

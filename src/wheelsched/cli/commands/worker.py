@@ -38,12 +38,12 @@ def worker(
         str,
         typer.Option(
             envvar="WHEELSCHED_URL",
-            help="URL of the API; several, separated by commas, to have others to turn to.",
+            help="URL of the API, or several separated by commas, for failover.",
         ),
     ] = DEFAULT_URL,
     token: TokenOption = None,
 ) -> None:
-    """Pull runs of queues, and call their handlers."""
+    """Pull runs from queues and call their handlers."""
     loaded = load_worker(target)
     # With the defaults of Python, half of a worker's time goes into looking for garbage.
     gc.freeze()

@@ -144,7 +144,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         instant_us = self.registered.due_us
         yield "before", self.lateness(self.since_us, instant_us)
         if self.kill is None:
-            yield "from the instant on", self.lateness(instant_us, self.until_us)
+            yield "after the instant", self.lateness(instant_us, self.until_us)
             return
         taken_us = self.kill.at_us + (self.takeover_us or 0)
         yield "around the kill", self.lateness(instant_us, taken_us)

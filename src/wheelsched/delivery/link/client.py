@@ -149,7 +149,7 @@ class Dialled:
         self._decide()
 
     def _wait(self, frame: bytes) -> None:
-        """Only signs of life come before the desk is open."""
+        """Only keep-alives come before the desk is open."""
 
     def _end(self, reason: str) -> None:
         if not self.lost.done():

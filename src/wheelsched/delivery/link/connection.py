@@ -25,11 +25,11 @@ PING: Final = encode(Ping())
 
 
 class Connection(asyncio.Protocol):
-    """Frames in both directions, and signs of life.
+    """Frames in both directions, and keep-alives.
 
     `on_frame` gets each frame; it may raise `InvalidFrame` or `LinkRefused`, which close the
-    connection. `on_full` and `on_drained` tell when too much waits to be sent, and when nothing
-    does any more. `on_lost` is called once, with the reason.
+    connection. `on_full` is called when too much waits to be sent, `on_drained` when nothing does
+    any more, and `on_lost` once, with the reason.
     """
 
     def __init__(self, config: LinkConfig) -> None:
@@ -79,7 +79,11 @@ class Connection(asyncio.Protocol):
         is_stuck = self.is_full and waiting >= before > 0
         self._full_ticks = self._full_ticks + 1 if is_stuck else 0
         if self._silent_ticks > self._config.silent_ticks:
-            self.cut("no sign of life" if self.is_proven else "the handshake took too long")
+            self.cut(
+                "the peer was silent for too long"
+                if self.is_proven
+                else "the handshake took too long"
+            )
         elif self._full_ticks > self._config.silent_ticks:
             self.cut("the peer does not read")
         elif self.is_proven:
@@ -143,7 +147,7 @@ class Connection(asyncio.Protocol):
         self._outgoing_bytes += len(frame)
         waiting = self._outgoing_bytes + self._buffered()
         if waiting > self._config.max_buffered_bytes:
-            self.cut("too much waits to be sent")
+            self.cut("too much data is waiting to be sent")
         elif waiting > self._config.full_bytes and not self.is_full:
             self.is_full = True
             self.on_full()

@@ -69,7 +69,7 @@ class LinkDesk:
             part = outcomes[start : start + BATCH]
             found: list[Receipt] = await self._ask(partial(Finish, outcomes=part))
             if len(found) != len(part):
-                self._connection.cut("the shard sent another number of receipts than of outcomes")
+                self._connection.cut("the number of receipts differs from the number of outcomes")
                 raise LinkLost
             receipts += found
         return receipts

@@ -59,7 +59,7 @@ class ShardHandshake:
         """Raises `LinkRefused` unless the process knows the key of this shard."""
         _check_version(hello.version)
         if hello.shard_id != self._shard.id:
-            raise LinkRefused(f"the process wants to reach another shard, {hello.shard_id}")
+            raise LinkRefused(f"the process expected another shard, {hello.shard_id}")
         if len(hello.nonce) != NONCE_BYTES:
             raise LinkRefused("the nonce of the process has the wrong length")
         text = _text(b"knock", hello, self._nonce)
@@ -133,6 +133,6 @@ def _check(given: bytes, expected: bytes) -> None:
 def _check_version(version: int) -> None:
     if version != VERSION:
         raise LinkRefused(
-            f"the peer speaks version {version} of the link, and this process {VERSION}; "
+            f"the peer uses version {version} of the link protocol, and this process {VERSION}; "
             "run the same version of wheelsched everywhere"
         )

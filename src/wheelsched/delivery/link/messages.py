@@ -49,7 +49,7 @@ class Welcome(Struct, frozen=True, array_like=True, tag=3):
 
 
 class Ping(Struct, frozen=True, array_like=True, tag=10):
-    """A sign of life. Both sides send one every second."""
+    """A keep-alive. Both sides send one every second."""
 
 
 class Lend(Struct, frozen=True, array_like=True, tag=20):

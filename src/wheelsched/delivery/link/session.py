@@ -57,7 +57,7 @@ class Session:
         connection.on_drained = self._desk.resume
 
     def close(self) -> None:
-        """The link is lost. Outcomes that are being written are written all the same."""
+        """Handles the loss of the link. Outcomes that are being written are still written."""
         self._desk.close()
 
     # The process as a `Receiver`.

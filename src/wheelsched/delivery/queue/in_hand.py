@@ -34,7 +34,7 @@ class InHand(Generic[Holder]):
         return self._young.get(attempt) or self._old.get(attempt)
 
     def keep(self, attempt: Attempted) -> None:
-        """The worker has sent a sign of life."""
+        """The worker has sent something."""
         holder = self._old.pop(attempt, None)
         if holder is not None:
             self.add(attempt, holder)

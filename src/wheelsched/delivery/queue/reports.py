@@ -20,7 +20,7 @@ from wheelsched.ports.work import Attempted, Held, Receipt, Reported, WorkerOutc
 
 ACTOR: Final = "worker"
 STALE: Final = "another attempt of the run has begun, or the run has ended"
-UNKNOWN: Final = "there is no such run"
+UNKNOWN: Final = "no such run"
 ACCEPTED: Final = Reported(is_accepted=True)
 REASONS: Final = {
     Receipt.WRITTEN: ACCEPTED,

@@ -169,7 +169,7 @@ class ExternalRuns:
             run.enter(Phase.WITHDRAWN)  # its run stays live, but a hand-over does not carry it
             self._queues.abandoned.put(check.run)
         else:
-            self._fail(watched, TransportFailure.NO_SIGN_OF_LIFE)
+            self._fail(watched, TransportFailure.WORKER_SILENT)
 
     def _retry_later(self, watched: Watched, check: Checked) -> None:
         """Lets a run wait for its retry whose worker has reported its failure to the API."""

@@ -165,7 +165,7 @@ async def test_a_silent_worker_loses_its_stream_and_its_credits(
     await scheduler.api.clock.advance(30 * SECOND_NS)
     assert await ended(stream) == (
         StatusCode.UNAVAILABLE,
-        "the worker gave no sign of life; connect again",
+        "the worker was silent for too long; reconnect",
     )
     await until_gone(scheduler)
     assert scheduler.api.vitals.waiting == 0

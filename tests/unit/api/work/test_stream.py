@@ -387,7 +387,7 @@ async def test_nothing_is_sent_while_another_message_is_being_sent(scheduler: Sc
     stream = WorkStream(worker, registered, Reports(work), tenant_id, clock)
     serving = asyncio.create_task(stream.run())
     await clock.advance(10 * SECOND_NS)
-    stream.tick()  # a sign of life is due, and the worker has not read the welcome yet
+    stream.tick()  # a keep-alive is due, and the worker has not read the welcome yet
     await clock.run_ready()
     worker.is_free.set()
     await serving

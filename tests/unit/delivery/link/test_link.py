@@ -72,7 +72,7 @@ async def so(condition: Callable[[], object]) -> None:
 
 async def find_process(process_id: UUID) -> Identity:
     if process_id != PROCESS.id:
-        raise LinkRefused(f"there is no process {process_id}")
+        raise LinkRefused(f"process {process_id} is not in the database")
     return PROCESS
 
 
@@ -199,7 +199,7 @@ async def test_an_unknown_process_gets_no_desk() -> None:
 
     async def find(process_id: UUID) -> Identity:
         looked_up.set()
-        raise LinkRefused(f"there is no process {process_id}")
+        raise LinkRefused(f"process {process_id} is not in the database")
 
     async with serving(shard, find=find) as server, dialling(await server.start(), process):
         await looked_up.wait()
@@ -255,7 +255,7 @@ async def test_a_silent_shard_is_noticed() -> None:
     """It accepts the connection and proves its key, and then nothing comes any more."""
     config = LinkConfig(tick_ns=50_000_000, silent_ticks=4, backoff_ns=1_000_000)
     shard, process = MemoryShard(), Process()
-    frozen = replace(CONFIG, tick_ns=600_000_000_000)  # it sends no sign of life
+    frozen = replace(CONFIG, tick_ns=600_000_000_000)  # it sends no keep-alive
     async with serving(shard, frozen) as server, dialling(await server.start(), process, config):
         await process.opened()
         await so(lambda: process.attached >= 2)

@@ -169,7 +169,7 @@ async def test_a_worker_that_gives_no_sign_of_life_loses_the_run_after_5_s(
     await world.advance(3)
     (run,) = await world.runs(job)
     assert run.attempt == 1
-    assert run.error == TransportFailure.NO_SIGN_OF_LIFE
+    assert run.error == TransportFailure.WORKER_SILENT
     await world.advance(3)
     assert process.attempts == [1, 2]
     assert 15 <= process.times[1] <= 18
