@@ -52,7 +52,7 @@ class LoopAlarm(ABC):
                 return
             while self._now_ns() < when_ns:
                 pass
-        except BaseException:  # an interrupt in the spin must not silence the alarm for good
+        except BaseException:  # an interrupt in the spin must not silence the alarm forever
             self._plan_wake(when_ns - self._spin_ns)
             raise
         self._ring()

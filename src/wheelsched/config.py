@@ -218,8 +218,8 @@ class LoadConfig(Struct, frozen=True, kw_only=True):
     slice: int = 2_000  # timers put into the wheel in one loop iteration
     backed_up_ns: int = SECOND * 1_000  # how long a refresh waits for settle to catch up
     long_us: int = 20 * MILLISECOND  # after a reload that took longer, loading rests as long
-    large_job: int = 1_000  # waiting runs of one job; so many are not read again at every hint
-    commit_us: int = 30 * SECOND  # from the instant in a change to when everybody sees it
+    large_job: int = 1_000  # waiting runs of one job; a hint does not read more of them again
+    commit_us: int = 30 * SECOND  # from the instant in a change until every process sees it
     plan_batch: int = 500
     plan_slice: int = 20  # drafts validated in one loop iteration
     replan_us: int = SECOND  # until drafts that were locked are looked at again
@@ -319,7 +319,7 @@ class ApiConfig(Struct, frozen=True, kw_only=True):
 class LinkConfig(Struct, frozen=True, kw_only=True):
     """The links between shards and the processes that hand out their runs.
 
-    Both sides send a sign of life every tick, and cut a link after `silent_ticks` without one. With
+    Both sides send a keep-alive every tick, and cut a link after `silent_ticks` without one. With
     more than `full_bytes` to send, a shard hands out nothing; with more than `max_buffered_bytes`,
     the link is cut. `host` and `port` are those of a shard's listener; `address` is where others
     reach it, if that is different.

@@ -60,7 +60,7 @@ class Trust(Struct, frozen=True, kw_only=True):
         """The trust after the database confirmed a renewal that was sent at `sent_us`.
 
         Responses may arrive out of order, so an older one never shortens trust. The row of a lost
-        lease is gone for good, so no renewal restores its trust.
+        lease is gone forever, so no renewal restores its trust.
         """
         if self.is_lost:
             return self

@@ -63,7 +63,7 @@ class TenantStore(Protocol):
         """Add a token. Raises `TenantNotFound`."""
 
     async def revoke_token(self, actor: str, digest: bytes) -> Token:
-        """Revoke a token for good. Raises `TokenNotFound`."""
+        """Revoke a token permanently. Raises `TokenNotFound`."""
 
     async def list_tokens(self, tenant_id: UUID) -> list[Token]:
         """All tokens of a tenant, oldest first, including revoked ones."""

@@ -82,8 +82,7 @@ class IdempotencyKeys:
         return to_response(answer)
 
     async def _keep(self, caller: Caller, key: str, answer: ApiResponse) -> None:
-        """Stores a response. If that fails it is returned all the same, because the work is
-        done."""
+        """Stores a response. If that fails it is still returned, because the work is done."""
         body = answer.body if answer.kept_body is None else answer.kept_body
         kept = KeptAnswer(
             status=answer.status,

@@ -211,7 +211,7 @@ class Revalidate:
                 self._withdraw(run, check, finding)
 
     def _withdraw(self, run: ArmedRun, check: Checked | None, finding: Finding) -> None:
-        """Withdraws a run, and ends it if nobody else does."""
+        """Withdraws a run, and ends it if no other component does."""
         self._context.registry.withdraw(run)
         if finding is Finding.LOST or check is None:
             log.info("run.withdrawn", **about_run(run.key, run.token))

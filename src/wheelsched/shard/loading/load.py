@@ -121,7 +121,7 @@ class Load:
         self._queues.upcoming.changed.set()
 
     def _note_large_jobs(self, horizon: Horizon, began_us: int) -> None:
-        """Remembers the jobs with so many waiting runs that a hint does not read all of them again.
+        """Remembers the jobs with too many waiting runs for a hint to read all of them again.
 
         A hint is about a retry whose time is after the change. Retries from long before the latest
         load are known from that load, and the next refresh reads all of them.

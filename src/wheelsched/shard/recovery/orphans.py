@@ -1,7 +1,7 @@
 """Orphans: unfinished runs of a previous owner that are still to be adopted.
 
 Invariant: a run is an orphan from the moment its partition is read until all orphans of its job are
-adopted. No new run of such a job is armed. A stage that wants to arm one gives the job priority,
+adopted. No new run of such a job is armed. A stage that is about to arm one gives the job priority,
 and gets a reminder of the due time or retry after the adoption.
 """
 

@@ -193,7 +193,7 @@ class ResultQueue:
 
     @property
     def is_backed_up(self) -> bool:
-        """Whether so many results wait that less urgent work should wait too."""
+        """Whether the queue of results is so long that less urgent work should wait."""
         return self.runs > self._config.backed_up_at
 
     def take(self, *, awaited_only: bool) -> tuple[list[Report | Ruling], set[RunKey]]:

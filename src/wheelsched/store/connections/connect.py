@@ -130,7 +130,7 @@ class Search:
             await asyncio.gather(*attempts, return_exceptions=True)
 
     async def _try(self, host: Host, first: Host | None) -> None:
-        """Tries one host until it accepts writes, or fails for good."""
+        """Tries one host until it accepts writes or fails permanently."""
         if first in self._failed and host != first:
             with suppress(TimeoutError):
                 async with asyncio.timeout(HEAD_START_S):
