@@ -4,6 +4,7 @@ Invariant: a config never changes once built. Every time has its unit in its nam
 has a working default unless only the operator can know it.
 """
 
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
 from uuid import UUID
@@ -337,6 +338,16 @@ class LinkConfig(Struct, frozen=True, kw_only=True):
     max_unwritten: Positive = 20_000  # outcomes of one link that a shard is writing
     backoff_ns: Positive = 50 * MILLISECOND * 1_000  # before connecting again; doubles
     max_backoff_ns: Positive = 2 * SECOND * 1_000
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether others are given an address to connect to, rather than a wildcard."""
+        if self.address is not None:
+            return True
+        try:
+            return not ip_address(self.host).is_unspecified
+        except ValueError:  # a name
+            return True
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True):

@@ -54,14 +54,6 @@ def read_address(text: str) -> Address:
     return Address(host.strip("[]") or "127.0.0.1", number)
 
 
-def is_wildcard(host: str) -> bool:
-    """Whether a listener there listens on all addresses of the machine."""
-    try:
-        return ip_address(host).is_unspecified
-    except ValueError:
-        return False
-
-
 RELATIVE: Final = re.compile(r"(?P<later>in +)?(?P<duration>\w+)(?P<ago> +ago)?", re.ASCII)
 
 

@@ -4,7 +4,6 @@ Invariant: a config that was built is valid; nothing is opened to find that out.
 """
 
 import re
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypedDict
 from uuid import UUID
@@ -95,11 +94,12 @@ class SchedulerConfig(Struct, frozen=True, kw_only=True):
         host, port = _read_address(self.link, "link")
         if self.link_address is not None:
             _read_address(self.link_address, "link_address")
-        elif _is_wildcard(host):
+        config = LinkConfig(host=host, port=port, address=self.link_address)
+        if not config.is_reachable:
             raise InvalidSchedulerOption(
                 f"no instance can connect to {host}; add link_address, or name one address in link"
             )
-        return LinkConfig(host=host, port=port, address=self.link_address)
+        return config
 
 
 def _read_address(text: str, option: str) -> tuple[str, int]:
@@ -109,10 +109,3 @@ def _read_address(text: str, option: str) -> tuple[str, int]:
             f"invalid {option} {quoted(text)}; expected HOST:PORT, e.g. 10.0.0.5:7420"
         )
     return host.strip("[]"), int(port)
-
-
-def _is_wildcard(host: str) -> bool:
-    try:
-        return ip_address(host).is_unspecified
-    except ValueError:
-        return False

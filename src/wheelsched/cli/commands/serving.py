@@ -13,7 +13,7 @@ import typer
 from msgspec.structs import replace
 from rich.text import Text
 
-from wheelsched.cli.option_parsers import Address, is_wildcard, read_address
+from wheelsched.cli.option_parsers import Address, read_address
 from wheelsched.cli.output import err
 from wheelsched.config import (
     ApiConfig,
@@ -230,13 +230,14 @@ def _read_grpc(option: str | None) -> Address | None:
 def link_config(link: str, address: str | None) -> LinkConfig:
     """The listener of a shard, and where the API reaches it."""
     listener = read_address(link)
-    if address is None and is_wildcard(listener.host):
+    reached = None if address is None else str(read_address(address))
+    config = LinkConfig(host=listener.host, port=listener.port, address=reached)
+    if not config.is_reachable:
         raise typer.BadParameter(
             f"no process can connect to {listener.host}; add --link-address HOST:PORT, or name one "
             "address in --link"
         )
-    reached = None if address is None else str(read_address(address))
-    return LinkConfig(host=listener.host, port=listener.port, address=reached)
+    return config
 
 
 def numbered(config: ShardDaemonConfig, number: int) -> ShardDaemonConfig:

@@ -85,11 +85,7 @@ class DueTimes:
 
     def next_us(self) -> int | None:
         """When the next job is due, or a little earlier; 0 if it can be taken at once."""
-        next_ns = self._wheel.next_expiry()
-        if next_ns is None:
-            return None
-        next_us = next_ns // 1_000
-        return next_us if next_us > self._reached_us else 0
+        return _next_us(self._wheel.next_expiry(), self._reached_us)
 
     def forecast(self, now_us: int, seconds: int) -> list[int]:
         """The number due in each of the coming seconds; overdue ones count in the first."""
@@ -206,11 +202,7 @@ class Retries:
 
     def next_us(self) -> int | None:
         """When the next attempt is due, or a little earlier; 0 if it can be taken at once."""
-        next_ns = self._wheel.next_expiry()
-        if next_ns is None:
-            return None
-        next_us = next_ns // 1_000
-        return next_us if next_us > self._reached_us else 0
+        return _next_us(self._wheel.next_expiry(), self._reached_us)
 
     def take(self, until_us: int, most: int) -> list[Retry]:
         """Takes up to `most` retries that are due by an instant."""
@@ -247,3 +239,11 @@ class Upcoming:
         """Restarts the wheels after the clock was stepped."""
         self.due_times.anchor(now_us)
         self.retries.anchor(now_us)
+
+
+def _next_us(next_ns: int | None, reached_us: int) -> int | None:
+    """The next expiry of a wheel in microseconds; 0 if the wheel was advanced past it."""
+    if next_ns is None:
+        return None
+    next_us = next_ns // 1_000
+    return next_us if next_us > reached_us else 0
