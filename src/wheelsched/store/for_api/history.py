@@ -29,9 +29,9 @@ from wheelsched.ports.work import Attempted, Held, Receipt
 from wheelsched.store.connections.database import Database
 from wheelsched.store.connections.queries import load_queries
 from wheelsched.store.definition import decode_run
-from wheelsched.store.for_api.answers import write_answers
 from wheelsched.store.for_api.audit import note
 from wheelsched.store.for_api.latest import list_latest
+from wheelsched.store.for_api.reported_outcomes import write_reported_outcomes
 from wheelsched.store.for_api.requests import request_runs
 from wheelsched.store.schema.days import Days, with_days
 
@@ -185,7 +185,7 @@ class PostgresHistory:
 
     async def answers(self, caller: Caller, settled: Sequence[Settled]) -> list[Receipt]:
         async with self._database.tenant(caller) as connection:
-            return await write_answers(connection, settled)
+            return await write_reported_outcomes(connection, settled)
 
 
 def decode_attempt(row: asyncpg.Record) -> Attempt:

@@ -1,6 +1,6 @@
 """Writes outcomes that workers report to the API, on Postgres.
 
-Invariant: like those of a shard, they are fenced by token; the shard of each changed run is told.
+Invariant: like those of a shard, they are fenced by token; the shard of each changed run is hinted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,8 +17,10 @@ from wheelsched.store.for_shard.outcomes import note_stale, settle
 QUERIES = load_queries("history.sql")
 
 
-async def write_answers(connection: Connection, settled: Sequence[Settled]) -> list[Receipt]:
-    """Writes outcomes in a transaction of their tenant, and tells what became of each."""
+async def write_reported_outcomes(
+    connection: Connection, settled: Sequence[Settled]
+) -> list[Receipt]:
+    """Writes outcomes in a transaction of their tenant, and returns the receipt of each."""
     # In one order, so that two transactions do not deadlock.
     ordered = sorted(range(len(settled)), key=lambda index: settled[index].key)
     receipts = [Receipt.WRITTEN] * len(settled)
@@ -42,7 +44,7 @@ async def _hint(connection: Connection, job_ids: Sequence[UUID]) -> None:
 
 
 async def _judge(connection: Connection, unchanged: Sequence[Settled]) -> dict[RunKey, Receipt]:
-    """What became of outcomes that changed nothing: they are stale, repeated, or of no run."""
+    """The receipts of outcomes that changed nothing: stale, repeated, or without a run."""
     stale = await note_stale(connection, unchanged)
     receipts = dict.fromkeys(stale, Receipt.STALE)
     rest = {outcome.key: outcome.token for outcome in unchanged if outcome.key not in stale}
