@@ -13,7 +13,7 @@ __all__ = ["KeyedWheel", "ObjectWheel", "UUIDWheel", "Wheel", "WheelStats"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for: `import wheelsched` stays cheap."""
+    """Import names on first use: `import wheelsched` stays cheap."""
     if name == "__version__":  # it stands in pyproject.toml, and so in the metadata
         return import_module("importlib.metadata").version("wheelsched")
     if name == "Scheduler":  # not in `__all__`: it needs the extra `server`

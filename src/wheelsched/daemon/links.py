@@ -71,7 +71,7 @@ async def open_distributor(
 ) -> AsyncIterator[Distributor]:
     """The runs of all shards that accept links, for the workers of this process.
 
-    `is_local` tells the shards of this very process, which need no link.
+    `is_local` identifies the shards of this process, which need no link.
     """
     reports = StoredReports(stores.history, stores.jobs, clock.now_us, SystemRandom())
     distributor = Distributor(reports, machine)

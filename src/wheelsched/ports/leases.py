@@ -35,7 +35,7 @@ class Renewal(Struct, frozen=True):
 
     renewals: int
     fence: int
-    server_started_us: int | None = None  # None on an engine that does not tell
+    server_started_us: int | None = None  # None on an engine that does not report it
 
 
 class BackendView(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Runs a scheduler in a task of its own, from its start to its end.
+"""Runs a scheduler in its own task, from its start to its end.
 
 Invariant: whatever fails after the start is logged and started again. Starting and stopping are
 bounded in time, and may be called from different tasks.

@@ -140,7 +140,7 @@ class TestingScheduler(Scheduler):
             self._service = None
 
     async def _step(self, now_us: int, until_us: int) -> None:
-        """Goes on to where something may happen."""
+        """Advances to the next instant at which something may happen."""
         near_us = self._next_due_us(now_us) - NEAR_US
         if near_us > now_us:
             leap_us = min(near_us, until_us, now_us + LONGEST_LEAP_US)

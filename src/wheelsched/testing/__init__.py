@@ -18,7 +18,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what needs the extra `server` when it is asked for: the clock does not."""
+    """Imports names that need the extra `server` on first use: the clock does not need it."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)

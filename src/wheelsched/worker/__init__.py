@@ -34,7 +34,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports `PostgresOnce` when it is asked for: a worker without it needs no database driver."""
+    """Imports `PostgresOnce` on first use: a worker without it needs no database driver."""
     if name != "PostgresOnce":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -21,7 +21,7 @@ MAX_CLAIM_BYTES: Final = 3 << 20
 
 
 class _Content(Struct, frozen=True, kw_only=True, gc=False):
-    """The fields of a run that its attempt and its queue do not tell."""
+    """The fields of a run that do not follow from its attempt and its queue."""
 
     run_id: str
     job_id: str

@@ -1,7 +1,7 @@
 """One worker on a stream, whatever its encoding.
 
 Invariant: a run is either handed to the connection, or given back when the session is closed. The
-worker never gets more runs than it has given credits. What waits to be sent is bounded.
+worker never gets more runs than it has given credits. The send queue is bounded.
 """
 
 import asyncio

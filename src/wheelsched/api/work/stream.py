@@ -2,7 +2,7 @@
 
 Invariant: both sides send something at least every `ALIVE_NS`. A worker that is silent for
 `SILENCE_NS`, or for `ANSWER_NS` after it was sent runs, is gone: its connection is cut and its
-credits are taken back. What waits to be written is bounded.
+credits are taken back. The send queue is bounded.
 """
 
 import asyncio

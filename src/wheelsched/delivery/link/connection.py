@@ -1,10 +1,10 @@
 """One connection of a link, on either side.
 
-Invariant: messages written in one iteration of the loop are sent together and in order. What waits
-to be sent is bounded: a peer that does not read, or is silent, is cut.
+Invariant: messages written in one iteration of the loop are sent together and in order. The send
+queue is bounded: a peer that does not read, or is silent, is cut.
 
-Silence is counted in ticks, not in time: a process that was stopped itself reads what has arrived
-meanwhile before it calls its peer dead.
+Silence is counted in ticks, not in time: a process that was stopped itself first reads the messages
+that arrived meanwhile, and only then considers its peer dead.
 """
 
 import asyncio

@@ -27,7 +27,7 @@ PUBLISH_NS: Final = PUBLISHED_US * 1_000 // 4
 class Links:
     """Publishes the key of a process, and keeps a link to each shard.
 
-    `is_local` tells the shards of this very process, which need no link.
+    `is_local` identifies the shards of this process, which need no link.
     """
 
     def __init__(

@@ -68,8 +68,7 @@ class Credits:
     def use(self, borrower: Borrower, pool: Pool, count: int) -> None:
         """The shard has used credits.
 
-        How many runs wait is what it has told last: it tells nothing if the number is the same
-        again.
+        The number of its waiting runs is the one it reported last: it reports only changes.
         """
         workers = self._pools.get(pool)
         if workers is None:

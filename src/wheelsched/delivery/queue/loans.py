@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Loan:
-    """What one shard has of the credits of one pool."""
+    """The credits of one pool that one shard has borrowed."""
 
     __slots__ = ("is_void", "lent", "recalling", "waiting")
 

@@ -127,7 +127,7 @@ class Arm:
 
     @property
     def _room_for_retries(self) -> int:
-        """How many runs may be armed that people asked for. Half of the room at most: they may wait
+        """How many requested runs may be armed. At most half of the space: they may wait
         for long, and timers may not."""
         room = self._context.config.max_armed // 2 - self._context.registry.armed_count
         return max(room, 0)

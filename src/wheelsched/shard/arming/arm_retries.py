@@ -1,4 +1,4 @@
-"""Claims the further attempts of runs, and the runs that people asked for.
+"""Claims the further attempts of runs, and requested runs.
 
 Invariant: one job has a limited number of runs armed. The rest of its retries are held back until
 half of that room is free, so a backlog of one job fills neither the memory nor the room of others.

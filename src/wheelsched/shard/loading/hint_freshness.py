@@ -88,7 +88,7 @@ class Changes:
     def __init__(self) -> None:
         self._claims: list[set[UUID]] = []
         self._any_job: list[set[UUID]] = []  # the claims during which any job may have changed
-        self._has_any = False  # a shortcut: every run asks, nearly always in vain
+        self._has_any = False  # a shortcut: checked for every run, nearly always False
 
     @contextmanager
     def recording(self) -> Iterator[None]:

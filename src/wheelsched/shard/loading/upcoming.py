@@ -77,7 +77,7 @@ class DueTimes:
 
     def _put_back(self, job_id: UUID) -> None:
         """Restores the due time of a job that was moved since the load began. The loaded one is in
-        the past, and would be claimed again at once and in vain."""
+        the past, and would be claimed again at once, without success."""
         for moved in self._loads:
             if job_id in moved:
                 self._place(job_id, moved[job_id])
@@ -174,7 +174,7 @@ class Retries:
         """Yields a filter for the retries that a load returns.
 
         A run that is being claimed when the load begins, or is taken before it ends, may be read as
-        it was before. Putting it again would have it claimed again in vain.
+        it was before. If it were put again, it would be claimed again without success.
         """
         taken: set[RunKey] = set()
         self._loads.append(taken)

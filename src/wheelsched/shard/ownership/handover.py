@@ -126,7 +126,7 @@ class HandOver:
 
     async def _forget_large_job(self, job_id: UUID) -> None:
         """Forgets the armed runs of a job with very many in slices. They wait for other runs of the
-        job. A run that is sent meanwhile is met afterwards."""
+        job. A run that is sent meanwhile is handled afterwards."""
         registry = self._context.registry
         if registry.armed_count <= SLICE or registry.is_idle(job_id):
             return

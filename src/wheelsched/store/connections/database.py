@@ -264,8 +264,8 @@ async def _keep_session(_: Connection) -> None:
 async def _release(pool: Pool, connection: PooledConnection) -> None:
     """Returns a connection to its pool.
 
-    An error is of no interest: the statement has its result, or an error of its own, which may be
-    the cancellation of the task.
+    An error is ignored: the statement already has its result or its own error, which may be the
+    cancellation of the task.
     """
     with suppress(*ENDED):
         await pool.release(connection, timeout=RELEASE_TIMEOUT_S)

@@ -1,7 +1,7 @@
 """The hosts that a database URL names.
 
-Invariant: of several hosts, each is listed with its port. What a URL with one host or without any
-means is left to asyncpg, which also reads service files.
+Invariant: of several hosts, each is listed with its port. A URL with one host or none is left to
+asyncpg, which also reads service files.
 """
 
 import os

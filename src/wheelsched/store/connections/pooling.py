@@ -1,6 +1,6 @@
 """Finds out whether a pooler binds a connection to one server process.
 
-Invariant: without a pooler this is not asked, so there is no false alarm. In session mode a server
+Invariant: without a pooler there is no check, so there is no false alarm. In session mode a server
 process belongs to one connection, whatever else the pooler does.
 """
 

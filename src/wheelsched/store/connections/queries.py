@@ -1,8 +1,8 @@
 """Loads the SQL of the store by name.
 
-Invariant: every statement that runs is a `-- name:` block of a file in `store/sql`. What several
-statements share is a `-- fragment:` block of `fragments.sql`, written as `{{fragment}}` where it
-belongs.
+Invariant: every statement that runs is a `-- name:` block of a file in `store/sql`. A part
+that several statements share is a `-- fragment:` block of `fragments.sql`; a statement includes it
+as `{{fragment}}`.
 """
 
 import re
