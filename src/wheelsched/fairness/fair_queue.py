@@ -182,7 +182,7 @@ class FairQueue(Generic[B]):
                 lane.count_taken(runs, now_us)
                 self._send(origin, batch, runs, now_us)
                 return batch
-            origin.queues[batch.lane is Lane.LATE].tenant_queue.credit += runs
+            origin.queues[batch.lane is Lane.LATE].tenant_queue.deficit += runs
             self._probes.hold(origin, job, batch)
         return None
 

@@ -4,11 +4,11 @@ Invariant: an origin's queue is listed with its tenant exactly while it is open 
 its highest priority. A tenant is in the ring exactly while it is open and has a listed queue. So
 the next item is found without a look at anything that may not go.
 
-The tenant at the head of the ring goes on while its credit covers the cost of the next item, which
-is the item's length. Then it gets one quantum per unit of weight and moves to the end of the ring.
-Credit that is left over counts in the next turn, but a tenant with nothing queued starts afresh: it
-cannot save up credit while it is idle. The origins of one tenant with the same priority take turns,
-one item each.
+The tenant at the head of the ring goes on while its deficit counter covers the cost of the next
+item, which is the item's length. Then it gets one quantum per unit of weight and moves to the end
+of the ring. What is left over counts in the next turn, but a tenant with nothing queued starts
+afresh: it cannot save up turns while it is idle. The origins of one tenant with the same priority
+take turns, one item each.
 """
 
 from bisect import insort
@@ -26,12 +26,12 @@ Item = TypeVar("Item", bound=Sized)
 class TenantQueue(Generic[OriginT, Item]):
     """The queued items of one tenant in one lane."""
 
-    __slots__ = ("credit", "is_open", "listed", "priorities", "tenant_id", "waiting")
+    __slots__ = ("deficit", "is_open", "listed", "priorities", "tenant_id", "waiting")
 
     def __init__(self, tenant_id: UUID) -> None:
         self.tenant_id = tenant_id
         self.is_open = True
-        self.credit = 0
+        self.deficit = 0
         self.waiting = 0  # origins with something queued, listed or not
         self.listed: dict[int, OrderedDict[OriginQueue[OriginT, Item], None]] = {}  # by priority
         self.priorities: list[int] = []  # of `listed`, the highest last
@@ -117,10 +117,10 @@ class RoundRobin(Generic[OriginT, Item]):
             if is_split:
                 assert queue.room is not None
                 cost = queue.room.credits
-            if len(ring) == 1 and cost > tenant.credit:
-                tenant.credit = cost  # it is alone: grant all the turns it needs at once
-            if cost <= tenant.credit:
-                tenant.credit -= cost
+            if len(ring) == 1 and cost > tenant.deficit:
+                tenant.deficit = cost  # it is alone: grant all the turns it needs at once
+            if cost <= tenant.deficit:
+                tenant.deficit -= cost
                 item = items[0] if is_split else items.popleft()
                 if items:
                     queues.move_to_end(queue)
@@ -129,7 +129,7 @@ class RoundRobin(Generic[OriginT, Item]):
                     queue.priorities.pop()
                     self._drop_priority(queue)
                 return queue.origin, item, cost
-            tenant.credit += self._grant(tenant)
+            tenant.deficit += self._grant(tenant)
             ring.move_to_end(tenant)
         return None
 
@@ -163,7 +163,7 @@ class RoundRobin(Generic[OriginT, Item]):
 
     def _count_waiting(self, tenant: TenantQueue[OriginT, Item]) -> None:
         if tenant.waiting == 0:
-            tenant.credit = self._grant(tenant)
+            tenant.deficit = self._grant(tenant)
         tenant.waiting += 1
 
     def _drop_priority(self, queue: OriginQueue[OriginT, Item]) -> None:

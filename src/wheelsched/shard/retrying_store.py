@@ -3,7 +3,7 @@
 Invariant: a call returns only what the store has confirmed. The pauses between attempts grow.
 `LeaseLost` and `DatabaseWentBack` are raised at once and end the shard. A batch that the store
 rejects permanently is halved until the item at fault is alone. A claim that an earlier attempt
-committed, but whose reply was lost, counts as won: the token of the run shows it.
+committed, but whose answer was lost, counts as won: the token of the run shows it.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

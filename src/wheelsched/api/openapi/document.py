@@ -12,7 +12,7 @@ import msgspec
 
 from wheelsched.api.http.idempotency import HEADER
 from wheelsched.api.http.operation import JSON, MERGE_PATCH, PREFIX, Operation
-from wheelsched.api.openapi.glossary import describe_all, description_of
+from wheelsched.api.openapi.descriptions import describe_all, description_of
 from wheelsched.core.targets.queue import QUEUE_PATTERN
 from wheelsched.wire.annotations import with_defaults
 from wheelsched.wire.problem import CONTENT_TYPE, Problem

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 from uuid import UUID
 
-from wheelsched.delivery.queue.loans import Loan, level_again, next_turn, plan
+from wheelsched.delivery.queue.loans import Loan, level_again, next_turn, spread
 from wheelsched.delivery.queue.workers import Borrower, Workers
 from wheelsched.ports.work import Pool
 
@@ -133,7 +133,7 @@ class Credits:
         loans = tuple(workers.loans.items())
         if not loans:
             return
-        moves = plan(workers.total, [loan for _, loan in loans], workers.turn)
+        moves = spread(workers.total, [loan for _, loan in loans], workers.turn)
         workers.turn = next_turn(moves, workers.turn)
         for (borrower, loan), lend, recall in zip(loans, *moves, strict=True):
             if lend and not loan.is_void:

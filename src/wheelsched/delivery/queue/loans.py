@@ -37,7 +37,7 @@ class Moves(NamedTuple):
     recall: list[int]
 
 
-def plan(total: int, loans: Sequence[Loan], turn: int) -> Moves:
+def spread(total: int, loans: Sequence[Loan], turn: int) -> Moves:
     """How to spread `total` credits. `turn` says which shard is the first among equals."""
     size = len(loans)
     moves = Moves([0] * size, [0] * size)

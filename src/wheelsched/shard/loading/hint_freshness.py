@@ -81,7 +81,7 @@ class Doubts:
 class Changes:
     """The jobs for which a hint arrived while runs were being claimed.
 
-    A claim may have committed before its reply arrives. The shard does not know its runs yet, so a
+    A claim may have committed before its answer arrives. The shard does not know its runs yet, so a
     hint finds nothing to put in doubt. It is recorded here until the claim has ended.
     """
 

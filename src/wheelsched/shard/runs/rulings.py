@@ -69,7 +69,7 @@ class Rulings:
     def claiming(self, keys: Iterable[RunKey]) -> Iterator[set[RunKey]]:
         """Keeps a claim open while runs are claimed under new tokens; yields those ruled meanwhile.
 
-        A claim that got no reply may have committed. Then a ruling under the previous token is
+        A claim that got no answer may have committed. Then a ruling under the previous token is
         stale: the run must not be sent, and its later attempt is this shard's own.
         """
         claim = OpenClaim(set(keys), set())

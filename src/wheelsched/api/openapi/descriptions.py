@@ -113,7 +113,7 @@ GLOSSARY: Final[Mapping[str, str]] = {
 
 
 def describe_all(schemas: Mapping[str, Any]) -> None:
-    """Adds a description to every property without one, from the job document or the glossary."""
+    """Adds a description to every property without one, from the job document or from here."""
     documented = schemas["JobDocument"]["properties"]
     for name, schema in schemas.items():
         for field, described in schema.get("properties", {}).items():
