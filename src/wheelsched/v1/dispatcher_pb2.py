@@ -6,7 +6,14 @@ with the pins of other packages. A descriptor works with all of them.
 
 from pathlib import Path
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from wheelsched.errors import MissingExtra
+
+try:
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+except ImportError as error:
+    raise MissingExtra(
+        "protobuf is not installed; install it with `pip install 'wheelsched[grpc]'`"
+    ) from error
 
 _SET = descriptor_pb2.FileDescriptorSet.FromString(
     Path(__file__).with_name("dispatcher.binpb").read_bytes()
