@@ -16,7 +16,7 @@ def taken_alive(**fault: object) -> History:
     return replace(history, faults=faults)
 
 
-def test_nobody_is_robbed_by_the_end_of_a_connection() -> None:
+def test_no_shard_is_taken_over_because_a_connection_ended() -> None:
     assert "robbed" in check(taken_alive()).names
     ended = {"kind": "disconnect", "from_us": at(33), "until_us": at(34.5), "shard": SHARD}
     assert "robbed" in check(taken_alive(**ended)).names
@@ -28,7 +28,7 @@ def test_who_could_not_renew_is_not_robbed(shard: str | None, seconds: float) ->
     assert "robbed" not in check(taken_alive(**fault)).names
 
 
-def test_a_short_outage_of_all_is_no_reason() -> None:
+def test_a_short_outage_of_all_is_not_an_excuse() -> None:
     fault = {"kind": "store", "from_us": at(33), "until_us": at(34), "shard": None}
     assert "robbed" in check(taken_alive(**fault)).names
 

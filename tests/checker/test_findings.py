@@ -283,7 +283,7 @@ def refused(**fields: object) -> History:
     return replace(history, requests=(asked,), runs=(), arrivals=())
 
 
-def test_what_cannot_be_meant_is_refused_with_a_reason() -> None:
+def test_an_invalid_draft_is_refused_with_a_reason() -> None:
     assert check(refused()).findings == []
     assert check(changed_job(refused(), error=None)).names == {"misjudged"}
     assert check(changed_job(refused(), state="active")).names == {"misjudged"}

@@ -200,7 +200,7 @@ def test_a_worker_that_wants_no_more_pauses_its_job() -> None:
     assert "groundless" not in check(history).names
 
 
-def test_nothing_is_cancelled_that_nobody_has_asked_for() -> None:
+def test_nothing_is_cancelled_without_a_request() -> None:
     cancelled = unsent(quiet(), 30, state="cancelled")
     assert "groundless" in check(cancelled).names
     asked = and_also(cancelled, request("cancel", 25, due_us=at(30), in_time=True))

@@ -80,7 +80,7 @@ async def test_every_change_of_a_run_is_written_once(world: World) -> None:
     ]
 
 
-async def test_what_fails_is_not_written(world: World) -> None:
+async def test_a_failed_change_is_not_audited(world: World) -> None:
     job = await world.register(world.now_us)
     before = await world.audit()
     with pytest.raises(JobChanged):

@@ -88,7 +88,7 @@ async def test_a_backend_of_another_lifetime_of_the_server_is_not_taken_over(wor
     assert not await world.leases.take_over_gone(lease, replace(seen, backend=earlier))
 
 
-async def test_nobody_takes_over_its_own_backend_or_without_a_lease(world: World) -> None:
+async def test_a_takeover_of_the_own_backend_or_without_a_lease_is_refused(world: World) -> None:
     lease, other, others = await two_shards(world)
     seen = (await look(world.leases))[others.shard_id]
     await other.die()

@@ -106,7 +106,7 @@ async def test_a_finished_job_that_gets_a_future_needs_a_place_again(world: Worl
         await world.register(world.now_us, "more")
 
 
-async def test_a_finished_job_is_edited_whoever_has_its_name(world: World) -> None:
+async def test_a_finished_job_is_edited_even_if_another_has_its_name(world: World) -> None:
     finished = await finish(world, await world.own_all())
     await world.register(world.now_us + MINUTE_US)
     changed = replace(finished, version=finished.version + 1, tags={"team": "b"})

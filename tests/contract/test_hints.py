@@ -119,7 +119,7 @@ async def test_partitions_that_become_free_are_hinted_at(world: World, ear: Ear)
     assert await ear.freed() == [partition for partition in ALL if partition not in (7, 9)]
 
 
-async def test_a_notice_that_is_no_hint_is_logged_and_ignored(
+async def test_an_invalid_hint_is_logged_and_ignored(
     postgres_world: World, database: str, connect: Connect
 ) -> None:
     hints: list[Hint] = []

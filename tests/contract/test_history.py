@@ -122,7 +122,7 @@ async def test_a_job_has_a_bound_of_unfinished_requested_runs(world: World) -> N
     await world.history.request(world.caller, wanted(job, 1), most=4)
 
 
-async def test_nobody_requests_runs_of_anothers_job(world: World) -> None:
+async def test_a_tenant_cannot_request_runs_of_anothers_job(world: World) -> None:
     job = await world.register(world.now_us)
     requested = RequestedRun(
         key=RunKey(job.job_id, requested_due_us(world.now_us)), trigger=Trigger.MANUAL

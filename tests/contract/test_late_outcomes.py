@@ -109,7 +109,7 @@ async def test_a_stale_answer_changes_nothing(world: World) -> None:
     assert await world.state(key) is RunState.ARMED
 
 
-async def test_nobody_answers_for_anothers_run(world: World) -> None:
+async def test_a_tenant_cannot_report_for_anothers_run(world: World) -> None:
     job = await world.register(world.now_us)
     key, token = await world.arm(await world.own_all(), job, world.now_us)
     with pytest.raises(RunNotFound):

@@ -89,7 +89,9 @@ async def test_a_run_that_waits_for_its_shard_is_retrying(world: World) -> None:
 
 
 @pytest.mark.parametrize("state", [None, *STATES])
-async def test_nobody_lists_the_runs_of_another(world: World, state: RunState | None) -> None:
+async def test_a_tenant_cannot_list_the_runs_of_another(
+    world: World, state: RunState | None
+) -> None:
     await fill(world, 3, [0])
     wanted = window(world, 0, SECOND, state=state)
     assert await world.history.list_latest(world.other, wanted, 9) == ([], None)

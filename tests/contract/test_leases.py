@@ -179,7 +179,7 @@ async def test_an_expired_lease_that_stood_still_is_taken_over(world: World) -> 
         await world.leases.acquire(first, ALL)
 
 
-async def test_nobody_takes_over_itself_or_without_a_lease(world: World) -> None:
+async def test_a_takeover_of_oneself_or_without_a_lease_is_refused(world: World) -> None:
     own = await world.leases.join(uuid4(), -1)
     assert not await world.leases.take_over(own, own.shard_id, 0)
     assert not await world.leases.take_over(Lease(uuid4(), 1), own.shard_id, 0)

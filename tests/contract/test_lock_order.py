@@ -92,9 +92,7 @@ async def test_a_registration_that_was_given_up_is_sent_again(
             await registering
 
 
-async def test_a_shard_waits_for_no_job_that_somebody_has_locked(
-    world: World, holder: Connection
-) -> None:
+async def test_a_shard_does_not_wait_for_a_locked_job(world: World, holder: Connection) -> None:
     """An application may hold the lock for as long as its transaction lasts."""
     job = await world.register(world.now_us)
     lease = await world.own_all()

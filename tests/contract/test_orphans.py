@@ -67,7 +67,7 @@ async def test_due_times_that_have_passed_are_one_row(world: World, verb: str) -
 
 
 @pytest.mark.parametrize("verb", CHANGES)
-async def test_a_due_time_that_is_to_come_is_no_row(world: World, verb: str) -> None:
+async def test_a_future_due_time_has_no_row(world: World, verb: str) -> None:
     job = await world.register(world.now_us + 10 * MINUTE_US)
     await change(world, job, verb)
     assert await runs_of(world, job) == []

@@ -148,7 +148,7 @@ async def test_clearing_leaves_what_is_still_to_be_planned(world: World) -> None
     assert await unplanned(world) == [entry]
 
 
-async def test_what_exceeds_the_quota_is_refused(world: World) -> None:
+async def test_jobs_beyond_the_quota_are_refused(world: World) -> None:
     tenant = world.tenant("one", tenant_id=world.caller.tenant_id, job_quota=2)
     lease = await world.own_all()
     await world.jobs.register(world.caller, [Registration(world.job("first"), world.now_us)])

@@ -168,7 +168,7 @@ async def test_many_at_once_do_not_exceed_a_quota(world: World) -> None:
     assert len(await world.jobs.list_jobs(world.caller, JobFilter(), 20)) == 5
 
 
-async def test_nobody_registers_for_a_tenant_that_does_not_exist(world: World) -> None:
+async def test_registering_for_an_unknown_tenant_is_refused(world: World) -> None:
     stranger = Caller(uuid4(), "stranger")
     with pytest.raises(TenantNotFound):
         await world.jobs.register(stranger, [Registration(world.job(), world.now_us)])

@@ -135,7 +135,7 @@ async def test_a_claim_with_nothing_but_a_skip_can_be_lost(world: World) -> None
     assert await world.timers.arm(lease, [stale, good]) == {stale.key, good.key}
 
 
-async def test_days_that_nobody_prepared_are_no_obstacle(world: World) -> None:
+async def test_missing_daily_tables_are_created(world: World) -> None:
     long_ago_us = world.now_us - 400 * 24 * 60 * MINUTE_US
     job = await world.register(long_ago_us)
     lease = await world.own_all()

@@ -11,7 +11,7 @@ from wheelsched.errors import JobNotFound
 from wheelsched.ports import Hint, JobFilter
 
 
-async def test_what_is_rolled_back_never_was(world: World) -> None:
+async def test_a_rolled_back_job_never_existed(world: World) -> None:
     lease = await world.own_all()
     kept = await planned(world, lease, "kept")
     heard: list[Hint] = []

@@ -98,7 +98,7 @@ async def test_what_is_committed_with_the_order_fires_at_its_time(
     assert await application.cancel("soon") is False
 
 
-async def test_what_is_rolled_back_with_the_order_never_fires(application: Application) -> None:
+async def test_a_job_rolled_back_with_its_order_never_fires(application: Application) -> None:
     connection = application.connection
     await connection.execute("INSERT INTO orders VALUES (1)")
     transaction = connection.transaction()
@@ -133,7 +133,7 @@ async def test_what_recurs_is_planned_at_once(application: Application) -> None:
         await application.fleet.store.jobs.read(application.fleet.caller, job_id)
 
 
-async def test_what_is_cancelled_in_time_does_not_fire(application: Application) -> None:
+async def test_a_job_cancelled_in_time_does_not_fire(application: Application) -> None:
     cancelled = await application.schedule_in("cancelled", 3 * SECOND)
     kept = await application.schedule_in("kept", 3 * SECOND)
     transaction = application.connection.transaction()
@@ -149,7 +149,7 @@ async def test_what_is_cancelled_in_time_does_not_fire(application: Application)
         assert all(run.state is RunState.SKIPPED for run in await application.runs(cancelled))
 
 
-async def test_what_cannot_be_meant_is_refused_and_the_shard_goes_on(
+async def test_an_invalid_draft_is_refused_and_the_shard_goes_on(
     application: Application,
 ) -> None:
     bad = await application.schedule("bad", "61 * * * *")

@@ -85,7 +85,7 @@ class Attacker:
 
 
 @pytest.mark.parametrize("at", SPELLINGS)
-def test_the_api_is_no_target_however_it_is_spelled(stack: RunningStack, at: str) -> None:
+def test_the_api_is_not_a_valid_target_in_any_spelling(stack: RunningStack, at: str) -> None:
     attacker = Attacker(stack)
     port = urlsplit(stack.url).port
     for number in range(len(ATTACKS)):
@@ -95,7 +95,7 @@ def test_the_api_is_no_target_however_it_is_spelled(stack: RunningStack, at: str
     assert not attacker.has_won()
 
 
-def test_the_metrics_of_the_shards_are_no_target(stack: RunningStack) -> None:
+def test_the_metrics_of_the_shards_are_not_valid_targets(stack: RunningStack) -> None:
     attacker = Attacker(stack)
     shards = attacker.ask("GET", "/shards", None, "")["items"]
     assert len(shards) == 2
@@ -103,7 +103,7 @@ def test_the_metrics_of_the_shards_are_no_target(stack: RunningStack) -> None:
         assert_no_target(attacker, urlsplit(shard["address"]).netloc, number)
 
 
-def test_the_links_of_the_shards_are_no_target(stack: RunningStack) -> None:
+def test_the_links_of_the_shards_are_not_valid_targets(stack: RunningStack) -> None:
     addresses = asyncio.run(link_addresses(stack.database_url))
     assert len(addresses) == 2
     for number, address in enumerate(addresses):

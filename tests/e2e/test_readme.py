@@ -88,7 +88,7 @@ def test_the_readme_works_in_its_order(reader: Reader, worker: subprocess.Popen[
         reader.run("bash", "-euo", "pipefail", "-c", block)
 
 
-def test_what_is_typed_in_sql_works(reader: Reader) -> None:
+def test_the_sql_of_the_readme_works(reader: Reader) -> None:
     async def type_it(block: str) -> None:
         url = reader.environment["WHEELSCHED_DATABASE_URL"]
         connection = await asyncpg.connect(url, server_settings={"search_path": "public"})
@@ -108,5 +108,5 @@ def test_what_is_typed_in_sql_works(reader: Reader) -> None:
 
 @pytest.mark.proof
 @pytest.mark.parametrize("block", blocks("docs/OPERATIONS.md", "bash"))
-def test_what_operators_are_told_to_type_works(reader: Reader, block: str) -> None:
+def test_commands_in_advice_for_operators_work(reader: Reader, block: str) -> None:
     reader.run("bash", "-euo", "pipefail", "-c", block)

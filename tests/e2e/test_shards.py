@@ -53,7 +53,7 @@ async def test_one_that_is_registered_at_the_last_moment_arrives(fleet: Fleet) -
     assert fleet.arrivals[run.run_id] == 1
 
 
-async def test_what_a_killed_shard_held_arrives_late_with_the_same_keys(fleet: Fleet) -> None:
+async def test_runs_of_a_killed_shard_arrive_late_with_the_same_keys(fleet: Fleet) -> None:
     for name in ("a", "b"):
         await fleet.start(name)
     jobs = await fleet.register(["* * * * * *"] * 30, overlap=BESIDE)

@@ -398,7 +398,7 @@ def test_where_nothing_was_broken_no_stall_explains_a_duplicate(seen: Observatio
     assert "duplicated with no fault: {'freeze': 1}" in verdict.broken
 
 
-def test_what_cannot_be_done_here_is_said() -> None:
+def test_an_unavailable_fault_is_reported() -> None:
     table = write_table([unavailable("disk full", "mount is not allowed")])
     assert "not available here | mount is not allowed" in table
 
@@ -454,7 +454,7 @@ def lied_about(world: World) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_a_death_that_nobody_tells_of_is_slow(server: Server) -> None:
+async def test_an_unreported_death_is_slow(server: Server) -> None:
     scenario = Scenario(name="untold", strike=shard_killed, prepare=unwatched, load=SPREAD)
     verdict = await run_experiment(scenario, server)
     assert verdict.broken == ()

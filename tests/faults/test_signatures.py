@@ -41,7 +41,7 @@ def test_what_no_tenant_has_signed_all_of_is_nobodys(body_by: str, values_by: st
     assert KNOWN.signer(signed, BODY) == NOBODY
 
 
-def test_another_body_is_nobodys() -> None:
+def test_another_body_has_no_valid_signature() -> None:
     signed = headers(body_by=["one"], values_by=["one"])
     assert KNOWN.signer(signed, b'{"mark":2}') == NOBODY
 

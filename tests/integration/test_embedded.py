@@ -209,7 +209,7 @@ async def test_a_server_left_behind_by_a_killed_supervisor_is_ended_first(home: 
         connection.terminate()
 
 
-async def test_a_pid_file_that_names_another_program_harms_nobody(home: Path) -> None:
+async def test_a_pid_file_of_another_program_harms_no_process(home: Path) -> None:
     with start(home):
         pass
     credentials = server_account(None).credentials()

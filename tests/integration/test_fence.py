@@ -180,7 +180,7 @@ async def test_a_takeover_waits_for_whatever_makes_a_run_the_shards(
     assert [run["token"] for run in await bench.runs()] == [(1 << 32) + 1]
 
 
-async def test_plain_exists_is_no_fence(bench: Bench) -> None:
+async def test_a_plain_exists_does_not_fence(bench: Bench) -> None:
     """Why the fence is a lock: with EXISTS a claim commits after the takeover has committed."""
     await bench.expire_holder()
     async with bench.claims.transaction():

@@ -124,7 +124,7 @@ async def test_a_job_with_a_live_run_stays_and_stops_no_other(
     assert await owner.fetchval("SELECT count(*) FROM runs") == 4
 
 
-async def test_a_finished_job_that_somebody_asks_a_run_of_stays(
+async def test_a_finished_job_with_a_requested_run_stays(
     retention: Retention, owner: Connection, database: str, connect: Connect
 ) -> None:
     job_id = await add_job(owner)

@@ -141,7 +141,7 @@ async def test_the_api_writes_nothing_for_others(
         await api.execute("INSERT INTO timers VALUES ($1, 0, 1, $2)", uuid4(), DUE_US)
 
 
-async def test_nobody_goes_round_by_the_table_of_a_day(
+async def test_the_table_of_a_day_does_not_bypass_row_level_security(
     api: Connection, database: str, connect: Connect
 ) -> None:
     shard = await connect(database, role="wheelsched_shard")

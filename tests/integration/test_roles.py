@@ -123,7 +123,7 @@ async def test_roles_that_are_there_are_not_made_again(
     assert await migrate_database(url) == MigrationReport(applied=[], repaired=[])
 
 
-async def test_an_account_that_may_not_make_roles_is_told_the_statements(
+async def test_an_account_that_may_not_create_roles_gets_the_statements(
     server: str, administration: Connection
 ) -> None:
     url = await make_account(administration, server, "operator", "NOCREATEROLE")
@@ -134,7 +134,7 @@ async def test_an_account_that_may_not_make_roles_is_told_the_statements(
     assert len((await migrate_database(url)).applied) == len(known_migrations())
 
 
-async def test_an_account_that_may_not_make_a_schema_is_told_the_grant(
+async def test_an_account_that_may_not_create_a_schema_gets_the_missing_grant(
     server: str, administration: Connection
 ) -> None:
     await administration.execute('CREATE ROLE "Op" LOGIN CREATEROLE')
@@ -163,7 +163,7 @@ async def test_a_second_installation_works_or_is_told_the_grant(
     assert snapshot == await rights(first)
 
 
-async def test_an_account_that_is_no_member_of_a_role_is_told_the_grant(
+async def test_an_account_outside_a_role_gets_the_missing_grant(
     server: str, administration: Connection
 ) -> None:
     await migrate_database(server)
@@ -197,7 +197,7 @@ async def test_a_restore_without_roles_is_repaired(server: str, administration: 
         await (await Database.open(config)).close()
 
 
-async def test_rights_that_are_missing_are_told_and_repaired(
+async def test_missing_rights_are_reported_and_repaired(
     server: str, administration: Connection
 ) -> None:
     await migrate_database(server)

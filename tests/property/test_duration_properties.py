@@ -8,7 +8,7 @@ from wheelsched.values.duration import MAX_DURATION_US, format_duration, parse_d
 
 
 @given(st.integers(0, MAX_DURATION_US))
-def test_what_is_written_is_read_back(duration_us: int) -> None:
+def test_a_formatted_value_is_parsed_back(duration_us: int) -> None:
     assert parse_duration(format_duration(duration_us)) == duration_us
 
 

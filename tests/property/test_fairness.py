@@ -269,7 +269,7 @@ def test_busy_tenants_are_served_by_weight(
 
 @pytest.mark.parametrize("lane", Lane)
 @given(sizes=st.lists(st.integers(1, 500), min_size=1, max_size=20), rivals=st.integers(1, 5))
-def test_nobody_starves(lane: Lane, sizes: list[int], rivals: int) -> None:
+def test_no_tenant_starves(lane: Lane, sizes: list[int], rivals: int) -> None:
     """A tenant with big batches is served next to tenants with single runs."""
     queue: FairQueue[Parcel] = FairQueue(FairnessConfig(in_flight=1), lambda _: 1)
     big = {Parcel(route(tenant(0)), size, lane=lane) for size in sizes}

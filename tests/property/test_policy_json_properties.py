@@ -58,7 +58,7 @@ documents = st.dictionaries(
 
 
 @given(valid_policies())
-def test_what_is_written_is_read_back(policies: Policies) -> None:
+def test_a_formatted_value_is_parsed_back(policies: Policies) -> None:
     assert read_policies(write_policies(policies)) == policies
 
 

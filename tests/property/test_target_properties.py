@@ -58,5 +58,7 @@ def test_no_address_of_the_inside_is_accepted(written: str) -> None:
 
 
 @given(st.ip_addresses(v=4), st.sampled_from(["{}", "0x{:x}", "0{:o}", "{:o}.1", "0x{:X}."]))
-def test_an_address_in_another_spelling_is_no_host(address: IPv4Address, spelling: str) -> None:
+def test_an_address_in_another_spelling_is_not_a_valid_host(
+    address: IPv4Address, spelling: str
+) -> None:
     assert read(f"http://{spelling.format(int(address))}/") is None

@@ -8,7 +8,7 @@ from wheelsched.errors import InboxFull
 from wheelsched.flow import Inbox, Pending
 
 
-async def test_an_inbox_gives_the_oldest_first_and_at_most_so_many() -> None:
+async def test_an_inbox_gives_the_oldest_first_up_to_a_limit() -> None:
     inbox: Inbox[int] = Inbox(10)
     for number in range(5):
         inbox.put(number)
@@ -48,7 +48,7 @@ async def test_what_is_put_twice_is_taken_once() -> None:
     assert await reader == ["a"]
 
 
-async def test_putting_nothing_wakes_nobody() -> None:
+async def test_putting_nothing_wakes_no_stage() -> None:
     pending: Pending[str] = Pending()
     pending.put()
     reader = asyncio.ensure_future(pending.wait())

@@ -38,7 +38,7 @@ def test_a_reserved_port_refuses_connections_and_lets_one_server_listen() -> Non
                     socket.create_server((HOST, port)).close()
 
 
-def test_a_reserved_port_is_given_to_nobody_else() -> None:
+def test_a_reserved_port_is_not_given_out_again() -> None:
     with (
         reserved_port() as port,
         socket.socket() as other,

@@ -97,7 +97,7 @@ async def test_answers_are_matched_by_run_id(world: World, worker: Worker) -> No
 @pytest.mark.parametrize(
     "body", ["", "ok", "{}", "null", '[{"run_id":', '{"run_id":"a","ok":true}']
 )
-async def test_an_answer_that_is_no_array_fails_every_run(
+async def test_an_answer_other_than_an_array_fails_every_run(
     world: World, worker: Worker, body: str
 ) -> None:
     worker.answers(200, body)

@@ -174,9 +174,7 @@ async def test_it_goes_out_at_once_when_there_is_a_connection(world: World, work
     assert await promise == [Succeeded(http_status=200)]
 
 
-async def test_a_request_that_nobody_wants_to_hear_of_holds_nobody_up(
-    world: World, worker: Worker
-) -> None:
+async def test_an_abandoned_request_delays_no_other(world: World, worker: Worker) -> None:
     world.make(connections_per_host=1)
     await world.send(worker.url)
     arrived, answer = asyncio.Event(), worker.answer

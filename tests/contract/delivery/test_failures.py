@@ -185,7 +185,7 @@ async def test_a_worker_that_drips_is_left_at_the_timeout(world: World) -> None:
     assert outcome == Failed(error="the worker did not respond before the timeout")
 
 
-async def test_nobody_listens(world: World) -> None:
+async def test_nothing_listens_at_the_target(world: World) -> None:
     with reserved_port() as port:
         outcome = await world.send(f"http://127.0.0.1:{port}/")
     assert outcome == Failed(error="no connection to the worker: Connection refused")

@@ -149,7 +149,7 @@ async def test_a_moment_that_is_none_is_told_by_its_name(place: Place, at: str) 
         ({"options": {"retries": {}, "name": "b"}}, "options: name, retries is unknown"),
     ],
 )
-async def test_what_can_be_told_at_once_is(
+async def test_problems_that_are_known_at_once_are_reported_at_once(
     place: Place, changes: dict[str, object], message: str
 ) -> None:
     application = await place.application()

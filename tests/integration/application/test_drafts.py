@@ -12,7 +12,7 @@ from wheelsched.store.schema import retention
 from wheelsched.store.schema.settings import Settings
 
 
-async def test_what_is_due_first_is_planned_first(place: Place) -> None:
+async def test_the_earliest_draft_is_planned_first(place: Place) -> None:
     application = await place.application()
     names = {"cron": "* * * * *", "late": "2100-01-02T00:00:00Z", "soon": "2100-01-01T00:00:00Z"}
     for name, written in names.items():
@@ -46,7 +46,7 @@ async def test_the_quota_is_told_at_once_and_held_when_planning(place: Place) ->
     await schedule(application, "job 0", if_exists="replace")
 
 
-async def test_what_was_refused_is_forgotten_after_a_week(place: Place) -> None:
+async def test_refused_jobs_are_deleted_after_a_week(place: Place) -> None:
     job_id = await schedule(await place.application())
     (entry,) = await place.store.plans.list_unplanned(ALL, 9)
     assert entry.draft is not None

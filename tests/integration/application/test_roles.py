@@ -66,7 +66,7 @@ async def test_the_role_that_counts_is_the_one_that_was_taken(place: Place) -> N
         await schedule(login)
 
 
-async def test_nobody_slips_things_in_by_the_search_path(place: Place) -> None:
+async def test_the_search_path_cannot_inject_objects(place: Place) -> None:
     """Tables and functions of the caller's own are not met, wherever its search path leads."""
     application = await place.application()
     await place.owner.execute(f"CREATE SCHEMA trap AUTHORIZATION {place.roles['acme']}")

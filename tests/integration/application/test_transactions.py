@@ -96,7 +96,7 @@ async def test_two_who_schedule_one_name_do_not_both_succeed(place: Place) -> No
     assert await schedule(other, if_exists="keep") == job_id
 
 
-async def test_an_open_transaction_holds_nobody_up(place: Place) -> None:
+async def test_an_open_transaction_delays_no_other(place: Place) -> None:
     """However long it lasts: shards and the API go on, with the jobs that it has touched too."""
     application, other = await place.application(), await place.application()
     job_id = await schedule(application, "to cancel", schedule="2100-01-01T00:00:00Z")

@@ -121,7 +121,7 @@ def test_merge_keys_do_not_override_explicit_keys(file: Path) -> None:
         ("- [", "cannot parse"),
     ],
 )
-def test_what_json_cannot_represent_is_rejected(file: Path, text: str, says: str) -> None:
+def test_values_that_json_cannot_represent_are_rejected(file: Path, text: str, says: str) -> None:
     file.write_text(text)
     with pytest.raises(typer.BadParameter, match=says):
         list(read_trees(str(file)))

@@ -37,7 +37,7 @@ def test_a_draft_becomes_the_job_that_a_request_would_have_made() -> None:
     ],
     ids=["empty", "of wrong types", "nested too deeply"],
 )
-def test_what_cannot_be_read_is_shown_as_its_default(document: bytes) -> None:
+def test_an_unreadable_field_is_shown_as_its_default(document: bytes) -> None:
     shown = draft_answer(draft(document))
     assert (shown.name, shown.state, shown.version) == ("a", JobState.UNPLANNED, 1)
     assert (shown.timezone, shown.timeout, shown.jitter, shown.priority) == ("UTC", "2m", "0s", 0)

@@ -118,7 +118,7 @@ async def test_only_the_item_at_fault_of_a_batch_is_rejected(
 
 
 @pytest.mark.parametrize("is_ambiguous", [True, False])
-async def test_a_claim_whose_reply_was_lost_counts_as_won(
+async def test_a_claim_whose_answer_was_lost_counts_as_won(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, is_ambiguous: bool
 ) -> None:
     adoptions = [Adoption(key, 1, 7) for key in KEYS[:2]]

@@ -153,7 +153,7 @@ def test_a_buffer_of_uuids_need_not_be_aligned() -> None:
     assert out[3:19] == raw[19:35]
 
 
-def test_keys_that_are_no_uuids() -> None:
+def test_keys_other_than_uuids() -> None:
     wheel = UUIDWheel()
     with pytest.raises(ValueError, match="key must have 16 bytes, and has 3"):
         wheel.upsert(b"abc", 1)

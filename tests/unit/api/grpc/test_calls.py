@@ -212,7 +212,7 @@ async def test_an_invalid_update_is_refused_with_the_field(
     assert (error.details() or "").startswith(details)
 
 
-async def test_what_is_not_a_message_is_refused(calls: Calls) -> None:
+async def test_an_invalid_message_is_refused(calls: Calls) -> None:
     call: Any = calls.channel.unary_unary(f"{SERVICE}/ClaimTriggers")
     error = await refused(call(b"\xff\xff\xff", metadata=calls.metadata))
     assert error.code() is StatusCode.INVALID_ARGUMENT

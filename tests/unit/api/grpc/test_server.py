@@ -34,7 +34,7 @@ async def test_health_needs_no_token(scheduler: Scheduler) -> None:
     await calls.close()
 
 
-async def test_health_tells_that_a_process_hands_out_no_runs() -> None:
+async def test_health_shows_that_a_process_hands_out_no_runs() -> None:
     store = MemoryStore(lambda: time.time_ns() // 1_000)
     async with serve(store, store, grpc=GrpcConfig(port=0)) as api:
         calls = Calls(api.grpc, None)
@@ -44,7 +44,7 @@ async def test_health_tells_that_a_process_hands_out_no_runs() -> None:
         await calls.close()
 
 
-async def test_health_tells_that_a_process_stops(scheduler: Scheduler) -> None:
+async def test_health_shows_that_a_process_is_stopping(scheduler: Scheduler) -> None:
     calls = Calls(scheduler.api.grpc, None)
     stub: Any = health_pb2_grpc.HealthStub(calls.channel)
     watching = stub.Watch(health_pb2.HealthCheckRequest(service=SERVICE))

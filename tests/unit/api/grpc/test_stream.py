@@ -109,7 +109,9 @@ async def test_outcomes_may_bring_credits(scheduler: Scheduler, calls: Calls) ->
     assert first.outcome == Succeeded()
 
 
-async def test_a_cancelled_run_is_told_at_once(scheduler: Scheduler, calls: Calls) -> None:
+async def test_a_worker_hears_of_a_cancelled_run_at_once(
+    scheduler: Scheduler, calls: Calls
+) -> None:
     (added,) = scheduler.add()
     stream = await register(calls)
     (task,) = (await receive(stream)).runs.tasks
@@ -182,7 +184,7 @@ async def test_a_worker_that_does_not_react_to_runs_loses_its_stream_after_the_d
     await until_gone(scheduler)
 
 
-async def test_a_worker_that_does_not_read_holds_up_nobody(
+async def test_a_worker_that_does_not_read_delays_no_other(
     scheduler: Scheduler, calls: Calls
 ) -> None:
     """What is written to it waits for room; it loses its stream like one that is silent."""
@@ -275,7 +277,7 @@ async def test_an_invalid_message_later_ends_the_stream_too(
     await until_gone(scheduler)
 
 
-async def test_what_is_not_a_message_ends_the_stream(calls: Calls) -> None:
+async def test_an_invalid_message_ends_the_stream(calls: Calls) -> None:
     call: Any = calls.channel.stream_stream(f"{SERVICE}/Work")(metadata=calls.metadata)
     await call.write(b"\xff\xff\xff")
     error = await refused(call.read())

@@ -53,7 +53,7 @@ async def test_the_same_claim_gets_the_same_runs_again(scheduler: Scheduler) -> 
     assert len(ids(await claim(scheduler, "c2"))) == 4
 
 
-async def test_a_claim_whose_lease_is_over_is_refused(scheduler: Scheduler) -> None:
+async def test_a_claim_with_an_expired_lease_is_refused(scheduler: Scheduler) -> None:
     """Its runs may be with another worker, so they are not handed out under this id again."""
     (added,) = scheduler.add()
     await claim(scheduler)

@@ -116,7 +116,9 @@ async def test_outcomes_may_bring_credits(scheduler: Scheduler, connector: Conne
     assert first.outcome == Succeeded()
 
 
-async def test_a_cancelled_run_is_told_at_once(scheduler: Scheduler, connector: Connector) -> None:
+async def test_a_worker_hears_of_a_cancelled_run_at_once(
+    scheduler: Scheduler, connector: Connector
+) -> None:
     websocket = await connector.register()
     (added,) = scheduler.add()
     await receive(websocket)
@@ -258,7 +260,7 @@ async def test_a_worker_cannot_pile_up_credits(connector: Connector) -> None:
 
 
 @pytest.mark.parametrize("sent", ["{", "[]", "\ud800", '"hello"'])
-async def test_what_is_not_a_message_ends_the_stream(connector: Connector, sent: str) -> None:
+async def test_an_invalid_message_ends_the_stream(connector: Connector, sent: str) -> None:
     websocket = await connector.open()
     await websocket.send_frame(sent.encode("utf-8", "surrogatepass"), WSMsgType.TEXT)
     assert await closed(websocket) in (1007, 1008)
@@ -340,7 +342,9 @@ class GoneWorker:
         raise AssertionError
 
 
-async def test_a_worker_that_goes_before_it_is_welcome_is_no_failure(scheduler: Scheduler) -> None:
+async def test_a_worker_that_leaves_before_its_welcome_is_not_a_failure(
+    scheduler: Scheduler,
+) -> None:
     work, tenant_id = scheduler.work, scheduler.api.tenant_id
     registered = session.Session(work, tenant_id)
     stream = WorkStream(GoneWorker(), registered, Reports(work), tenant_id, SystemClock())

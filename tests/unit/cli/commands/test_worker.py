@@ -136,7 +136,9 @@ async def test_the_runs_of_a_killed_worker_go_to_another(served: Served) -> None
 
 
 @pytest.mark.parametrize("target", ["jobs", "jobs:", ":worker", "no_such:worker", "json:loads"])
-def test_what_is_not_a_worker_is_refused(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_other_than_a_worker_is_refused(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(WorkerNotFound, match="expected MODULE:WORKER"):
         load_worker(target)

@@ -101,7 +101,7 @@ def test_a_run_that_arrives_again_ends_the_takeover() -> None:
     assert evidence(sent_by_the_dead, again, *ALL[2:]).takeover_us == 400 * MILLISECOND
 
 
-def test_a_takeover_that_nobody_saw_is_not_claimed() -> None:
+def test_an_unseen_takeover_is_not_claimed() -> None:
     unseen = msgspec.structs.replace(evidence(*ALL), kill=Kill(KILL_US, DEAD))
     assert unseen.ownership_us is None
     assert data_of(unseen)["ownership_ms"] is None

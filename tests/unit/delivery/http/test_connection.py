@@ -260,7 +260,7 @@ async def test_trailers_have_a_bound(line: Line) -> None:
     assert line.wire.is_aborted
 
 
-async def test_trailers_are_no_headers(line: Line) -> None:
+async def test_trailers_do_not_count_as_headers(line: Line) -> None:
     line.hear(
         b"HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n"
         b"0\r\nRetry-After: 7\r\nKeep-Alive: timeout=1\r\n\r\n"

@@ -121,7 +121,7 @@ def test_a_welcome_before_the_greeting_is_refused() -> None:
         ProcessHandshake(PROCESS, SHARD).check(Welcome(b""))
 
 
-def test_an_empty_key_is_no_key() -> None:
+def test_an_empty_key_is_invalid() -> None:
     with pytest.raises(LinkRefused, match="too short"):
         Identity(uuid4(), b"")
 

@@ -93,7 +93,7 @@ def test_a_frame_that_is_too_long_is_refused_before_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00", b"\xc1", b"\x92\x14", b"\xff" * 100, b"Z" * 16])
-def test_what_is_not_a_message_is_refused(body: bytes) -> None:
+def test_an_invalid_message_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidFrame):
         TO_SHARD.decode(body)
 

@@ -295,7 +295,7 @@ async def test_notices_of_waiting_runs_are_put_together(
     assert process.waits[-1] == ("a", 0)
 
 
-async def test_runs_that_find_a_credit_are_no_news(dispatcher: QueueDispatcher) -> None:
+async def test_runs_that_find_a_credit_are_not_announced(dispatcher: QueueDispatcher) -> None:
     process, route = Process(), route_of(dispatcher)
     dispatcher.open(process).lend(pool_of("a"), 5)
     route.line.waiting = 3
@@ -317,7 +317,7 @@ async def test_a_new_lease_starts_with_nothing_that_waits(dispatcher: QueueDispa
     assert process.waits == [("a", 3), ("a", 0)]
 
 
-async def test_lines_that_nobody_uses_are_forgotten(dispatcher: QueueDispatcher) -> None:
+async def test_unused_lines_are_forgotten(dispatcher: QueueDispatcher) -> None:
     dispatcher.serve(None)  # the owner of these tests keeps what it was told of
     desk = dispatcher.open(Process())
     desk.lend(pool_of("a"), 1)

@@ -137,7 +137,7 @@ async def test_a_shard_that_is_slow_to_return_after_a_crash_of_the_server_keeps_
 
 @pytest.mark.parametrize("is_restart", [True, False])
 @pytest.mark.parametrize("outage_s", [0.0, 0.3, 2.0, 7.0])
-async def test_nobody_is_taken_over_when_all_connections_end_at_once(
+async def test_no_shard_is_taken_over_when_all_connections_end_at_once(
     world: World, is_restart: bool, outage_s: float
 ) -> None:
     """A restart of the server, or the crash of one of its processes, which ends all others."""

@@ -45,7 +45,7 @@ def test_every_failure_has_a_name(error: Exception, name: type[errors.StoreError
     assert type(raised(error)) is name
 
 
-def test_a_check_that_fails_is_no_missing_day() -> None:
+def test_a_failed_check_is_not_a_missing_day() -> None:
     error = asyncpg.CheckViolationError("partition")
     error.constraint_name = "partitions_partition_check"
     assert type(raised(error)) is errors.StoreFault

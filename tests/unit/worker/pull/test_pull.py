@@ -36,7 +36,7 @@ async def test_a_handler_gets_the_payload_and_the_run(pulling: Pulling) -> None:
     assert (run.attempt, run.job_name, run.scheduled_us) == (1, "report", added.key.due_us)
 
 
-async def test_what_a_handler_raises_is_the_outcome(pulling: Pulling) -> None:
+async def test_exceptions_of_a_handler_decide_the_outcome(pulling: Pulling) -> None:
     worker = Worker()
     errors = [ValueError("no paper"), Reject("no customer"), RetryLater(30), Gone("closed")]
 
@@ -204,7 +204,7 @@ async def test_a_stopped_worker_finishes_what_it_has_and_takes_nothing_more(
     assert (later.handed_out, later.outcome) == (0, None)
 
 
-async def test_what_was_not_begun_is_given_back(pulling: Pulling) -> None:
+async def test_runs_not_begun_are_given_back(pulling: Pulling) -> None:
     """Sync handlers that wait for a thread have not begun."""
     worker = Worker(config=type(pulling.config)(threads=1, stop_timeout_ms=60_000))
     has_begun, go_on = threading.Event(), threading.Event()
