@@ -29,7 +29,7 @@ def registered(jobs: Sequence[Job]) -> Entry:
 
 
 def changed(verb: str, job: Job | Draft, **detail: object) -> Entry:
-    """The entry for a changed job: `job` is its state before the change, or after an edit."""
+    """The entry for a changed job. `job` is the job before the change, or after an edit."""
     named: dict[str, object] = {"name": job.name, "version": job.version}
     return Entry(f"job.{verb}", str(job.job_id), named | detail)
 

@@ -47,7 +47,7 @@ class Observer:
         self._watches.clear()
 
     def look(self, views: Sequence[BackendView], sent_us: int, received_us: int) -> None:
-        """Adds a look at all backends."""
+        """Records one observation of all backends."""
         own = next((view for view in views if view.shard_id == self._own_id), None)
         if own is None or not own.is_alive or own.backend != self._own:
             self.forget()
