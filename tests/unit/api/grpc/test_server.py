@@ -12,7 +12,7 @@ from tests.api import serve
 from tests.contract.work.conftest import Scheduler
 from tests.contract.work.grpc_protocols import Calls
 from tests.unit.api.grpc.test_calls import refused
-from tests.waiting import PATIENCE_S
+from tests.waiting import WAIT_LIMIT_S
 
 from wheelsched.config import GrpcConfig
 from wheelsched.errors import AddressTaken
@@ -68,7 +68,7 @@ async def test_a_connection_without_calls_is_closed(config: GrpcConfig, greeting
         host, port = api.grpc.rsplit(":", 1)
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(greeting)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_LIMIT_S):
             while await reader.read(1_000):
                 pass
         writer.close()
