@@ -98,10 +98,15 @@ WITH given AS MATERIALIZED (
     FROM changed WHERE state IN ('running', 'retrying')
     ON CONFLICT (job_id, due_at) DO UPDATE SET retry_at = excluded.retry_at
 ), ended AS (
+    -- OFFSET 0 makes the plan look them up by key, even if it is made while the table is empty.
     DELETE FROM retries
-    USING changed
+    USING changed, LATERAL (
+        SELECT ctid FROM retries
+        WHERE retries.job_id = changed.job_id AND retries.due_at = changed.due_at
+        OFFSET 0
+    ) AS found
     WHERE changed.had_retry AND changed.state NOT IN ('retrying', 'running')
-      AND retries.job_id = changed.job_id AND retries.due_at = changed.due_at
+      AND retries.ctid = found.ctid
 ), listed_dead AS (
     INSERT INTO dead (tenant_id, due_at, job_id)
     SELECT tenant_id, due_at, job_id FROM changed WHERE state = 'dead'

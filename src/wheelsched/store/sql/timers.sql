@@ -16,9 +16,13 @@ SELECT job_id, due_at, version FROM timers WHERE job_id = ANY ($1::uuid[]) AND d
 
 -- name: reload_retries
 -- Only the retries that are new since they were read last: a job may have a hundred thousand.
-SELECT job_id, due_at, retry_at
-FROM unnest($1::uuid[], $3::timestamptz[]) AS given (job_id, since) JOIN retries USING (job_id)
-WHERE retry_at > given.since AND retry_at <= $2;
+-- OFFSET 0 makes the plan look them up by job, even if it is made while the table is empty.
+SELECT given.job_id, found.due_at, found.retry_at
+FROM unnest($1::uuid[], $3::timestamptz[]) AS given (job_id, since), LATERAL (
+    SELECT due_at, retry_at FROM retries
+    WHERE retries.job_id = given.job_id AND retry_at > given.since AND retry_at <= $2
+    OFFSET 0
+) AS found;
 
 -- name: oldest_unarmed
 SELECT partition, due_at, retry_at FROM oldest_unarmed($1);
@@ -119,9 +123,10 @@ WITH {{fence_with_owned}}, given AS MATERIALIZED (
       AND array_position(given.owned, runs.partition) IS NOT NULL  -- never an index condition
     RETURNING runs.*
 ), marked AS (
-    UPDATE retries SET retry_at = NULL
-    FROM armed
-    WHERE retries.job_id = armed.job_id AND retries.due_at = armed.due_at
+    -- It updates. An UPDATE could be planned to scan the table, if that was empty at the time.
+    INSERT INTO retries (job_id, due_at, tenant_id, partition, retry_at)
+    SELECT job_id, due_at, tenant_id, partition, NULL FROM armed
+    ON CONFLICT (job_id, due_at) DO UPDATE SET retry_at = NULL
 )
 SELECT held.is_held, armed.*
 FROM (SELECT EXISTS (SELECT FROM fence) AS is_held) AS held
