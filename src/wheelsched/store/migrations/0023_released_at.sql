@@ -1,5 +1,5 @@
--- A run of a queue that was due before its partition was released had reached its queue: it waits for
--- a worker, and has not misfired.
+-- A run of a queue that was due before its partition was released had reached its queue: it waits
+-- for a worker, and has not misfired.
 SET LOCAL ROLE wheelsched_owner;
 
 ALTER TABLE partitions ADD COLUMN released_at timestamptz;
