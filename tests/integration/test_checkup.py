@@ -72,7 +72,7 @@ async def test_a_database_that_went_back_is_told_until_its_shards_restart(
     else:
         assert finding.verdict is Health.WARNING
         assert "1 shard noticed" in finding.detail
-        assert went_back_at.isoformat() in finding.detail
+        assert "last at 2026-11-16T14:00:00.000Z" in finding.detail
 
 
 @pytest.mark.parametrize(
