@@ -14,8 +14,8 @@ from tests.checker.excuses import (
 )
 from tests.checker.findings import REVIVABLE, Evidence, Finding, Report
 from tests.checker.leases import has_said_failed, lease_end_us
-from tests.checker.losses import TRUSTED_US, is_acceptance_lost, losses
-from tests.checker.records import FINAL, Arrival, RunRow
+from tests.checker.losses import TRUSTED_US, loss_of_acceptance, losses
+from tests.checker.records import FINAL, Arrival, Fault, RunRow
 from tests.checker.times import SECOND_US
 
 WITHDRAWN = ("paused", "edited")  # before it was sent; when it is due after all, another is
@@ -70,12 +70,22 @@ def _twice(evidence: Evidence, report: Report, arrivals: list[Arrival]) -> Itera
         is_armed_twice = (
             earlier.attempt == later.attempt and earlier.token >> 32 == later.token >> 32
         )
-        fault = unwritten_by(evidence, earlier, later.at_us) or declared_dead(evidence, later)
+        fault = _cause(evidence, earlier, later)
         if fault is None:
             name = "armed_twice" if is_armed_twice else "duplicated"
             yield Finding(name, later.job, later.due_us, f"{earlier} {later}")
         else:
             report.duplicates[fault.kind] += 1
+
+
+def _cause(evidence: Evidence, earlier: Arrival, later: Arrival) -> Fault | None:
+    """The fault that explains why a run was sent again. An outcome that its worker knows to be
+    written is there until the database goes back."""
+    fault = unwritten_by(evidence, earlier, later.at_us)
+    is_accepted = earlier.accepted_us is not None and earlier.accepted_us <= later.at_us
+    if fault is not None and is_accepted and fault.until_us > later.at_us:
+        fault = None
+    return fault or declared_dead(evidence, later)
 
 
 def has_failed(evidence: Evidence, arrival: Arrival, at_us: int) -> bool:
@@ -105,7 +115,8 @@ def _is_lease_over(evidence: Evidence, arrival: Arrival, at_us: int) -> bool:
     the database does, too."""
     is_over = lease_end_us(arrival, at_us) <= at_us + tolerance_us(evidence, at_us) + SLACK_US
     has_ended = arrival.accepted_us is not None and arrival.answer == "ok"
-    return is_over and (not has_ended or is_acceptance_lost(evidence.history, arrival))
+    is_lost = loss_of_acceptance(evidence.history, arrival) is not None
+    return is_over and (not has_ended or is_lost)
 
 
 def is_report_lost(evidence: Evidence, arrival: Arrival) -> bool:

@@ -1,13 +1,14 @@
 """What a fault explains, and for how long; what none of this covers is the product's own doing."""
 
 from tests.checker.findings import Evidence
-from tests.checker.losses import TRUSTED_US, is_forgotten, losses
+from tests.checker.losses import TRUSTED_US, is_forgotten, loss_of_acceptance, losses
 from tests.checker.records import Arrival, Fault
 from tests.checker.times import SECOND_US
 
 TOLERANCE_US = 15_000  # of the clock, and of a round trip
 WRITTEN_US = SECOND_US  # an outcome is in the tables so long after it was about to be written
 LOSING = ("crash", "freeze", "store", "loss", "false_death")  # what may keep it from there
+AROUND = ("worker", "api", "link")  # what a shard knows nothing of
 DRAIN_US = 29 * SECOND_US  # a shard that leaves finishes what it has sent, within bounds
 SETTLES_US = 5 * SECOND_US  # a step is believed at the third reading, and there is one a second
 BLINDING = ("store", "freeze")  # what may keep a shard from reading
@@ -49,11 +50,17 @@ def unwritten_by(
     """The fault that may have kept the outcome of an attempt out of the tables until an instant.
 
     It was everybody's, or that of who had sent it; and it came before the outcome was written.
+    An outcome that its worker knows to be written was so: only a loss takes it away.
     """
+    if sent.accepted_us is not None and sent.accepted_us <= until_us:
+        return loss_of_acceptance(evidence.history, sent)
     ownership = evidence.ownership_of(sent)
     if sent.answered_us is not None:
         lag_us = 0 if ownership is None else evidence.lag_us(ownership.shard, sent.answered_us)
-        until_us = min(until_us, sent.answered_us + lag_us + WRITTEN_US)
+        written_us = sent.answered_us + lag_us + WRITTEN_US
+        if sent.queue:  # a worker that pulls reports it again until somebody takes it
+            written_us = whole_since(evidence, sent.answered_us, lag_us + WRITTEN_US, AROUND)
+        until_us = min(until_us, written_us)
     for fault in evidence.times.faults(sent.at_us, until_us):
         if ownership is not None and not evidence.concerns(fault, ownership.shard):
             continue

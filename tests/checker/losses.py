@@ -48,13 +48,12 @@ def is_forgotten(history: History, job: str, at_us: int) -> bool:
     )
 
 
-def is_acceptance_lost(history: History, arrival: Arrival) -> bool:
-    """Whether the outcome that a worker knows to be written may have been written in a loss."""
+def loss_of_acceptance(history: History, arrival: Arrival) -> Fault | None:
+    """The loss in which an outcome may have been written that a worker knows to be written."""
     said_us, known_us = arrival.answered_us, arrival.accepted_us
-    return any(
-        said_us is not None
-        and known_us is not None
-        and said_us <= loss.until_us + SECOND_US
-        and loss.from_us - SECOND_US <= known_us
-        for loss in losses(history)
-    )
+    if said_us is None or known_us is None:
+        return None
+    for loss in losses(history):
+        if said_us <= loss.until_us + SECOND_US and loss.from_us - SECOND_US <= known_us:
+            return loss
+    return None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tests.checker.excuses import (
+    AROUND,
     BLINDING,
     TOLERANCE_US,
     WRITTEN_US,
@@ -17,7 +18,7 @@ from tests.checker.excuses import (
 )
 from tests.checker.findings import Evidence, Finding
 from tests.checker.leases import DELIVERY_LEASE_US, has_said_failed, lease_end_us
-from tests.checker.losses import is_acceptance_lost, losses
+from tests.checker.losses import loss_of_acceptance, losses
 from tests.checker.records import Arrival, Offer, RunRow
 from tests.checker.story import Story
 from tests.checker.times import SECOND_US
@@ -28,7 +29,6 @@ STARVED_US = 4 * SECOND_US  # by when a credit elsewhere has been recalled
 WHOLE_US = 26 * SECOND_US  # how long nothing was broken, for a run to be handed out at once
 LOST_US = 10 * SECOND_US  # around which a database that went back knows other heartbeats
 HEARD_US = 5 * SECOND_US  # by when a worker on a stream knows that its run was cancelled
-AROUND = ("worker", "api", "link")  # what a shard knows nothing of
 FREEING = ("loss", "false_death")  # what ends a lease early: who knew of it is not believed
 
 
@@ -110,7 +110,7 @@ def _unwritten(evidence: Evidence, arrivals: list[Arrival]) -> Iterator[Finding]
             and row.token == arrival.token
             for row in rows
         )
-        is_lost = is_acceptance_lost(evidence.history, arrival)
+        is_lost = loss_of_acceptance(evidence.history, arrival) is not None
         if not is_there and not is_lost:
             yield Finding("unwritten", arrival.job, arrival.due_us, f"{arrival}")
 

@@ -68,6 +68,48 @@ def test_what_was_done_before_it_is_not() -> None:
     assert "duplicated" in check(sent_again(20)).names
 
 
+def pulled_again(again: float = 36.5, **first: object) -> History:
+    """A worker that pulls has done the run of 20 s by 21 s, and it is handed out again later as the
+    same attempt, as if nobody had ever had it."""
+    history = sent_again(20)
+    pulled = {"queue": "work", "worker": "w", "answered_us": at(21)}
+    earlier, later = (one for one in history.arrivals if one.due_us == at(20))
+    earlier = replace(earlier, **pulled | first)
+    later = replace(later, **pulled | {"at_us": at(again), "answered_us": at(36.5)})
+    return and_also(without(history, 20, arrival_only=True), earlier, later)
+
+
+def test_an_outcome_that_was_accepted_in_it_is_lost_however_late_its_worker_could_report_it() -> (
+    None
+):
+    report = check(pulled_again(accepted_us=at(29)))
+    assert report.names == set()
+    assert report.duplicates == {"loss": 1}
+
+
+def test_an_outcome_that_was_accepted_in_it_holds_until_the_database_goes_back() -> None:
+    assert "duplicated" in check(pulled_again(again=34, accepted_us=at(29))).names
+
+
+@pytest.mark.parametrize("kind", ["loss", "crash", "freeze", "store", "false_death"])
+def test_only_a_loss_explains_why_an_accepted_outcome_is_gone(kind: str) -> None:
+    history = pulled_again(accepted_us=at(21.5))
+    assert "duplicated" in check(history).names
+    fault = Fault(kind=kind, from_us=at(20.5), until_us=at(22))  # type: ignore[arg-type]
+    report = check(replace(history, faults=(*history.faults, fault)))
+    assert ("duplicated" in report.names) is (kind != "loss")
+
+
+@pytest.mark.parametrize("kind", ["worker", "api", "link"])
+def test_an_outcome_that_could_not_be_reported_before_it_is_not_written(kind: str) -> None:
+    history = pulled_again()
+    assert "duplicated" in check(history).names
+    fault = Fault(kind=kind, from_us=at(20.5), until_us=at(29))  # type: ignore[arg-type]
+    report = check(replace(history, faults=(*history.faults, fault)))
+    assert report.names == set()
+    assert report.duplicates == {"loss": 1}
+
+
 def registered(seconds: float) -> History:
     """A job that is acknowledged, fires at 36 s, and is gone at the end."""
     create = request("create", seconds, job=LATE_JOB, definition=ONCE)

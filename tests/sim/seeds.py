@@ -94,6 +94,7 @@ KEPT: dict[int, str] = {
     898: "not the product: a run gave way to one that waited for a worker until it was too late",
     88025: "the next owner skipped a run that waited for a worker, for one that waited for it",
     88288: "in a hand-over a run began beside one that a former owner had handed out",
+    1592: "not the product: a worker could report an outcome only later, and a failover lost it",
 }
 
 
