@@ -319,7 +319,7 @@ async def test_a_name_is_looked_up_once_for_a_burst(world: World, worker: Worker
 
 async def test_names_that_hang_for_one_tenant_hurt_no_other(world: World, worker: Worker) -> None:
     names = DnsCache(**{"worker.example": ["127.0.0.1"]})
-    world.make(lookup=names, lookup_threads=8)
+    world.make(lookup=names, lookup_threads=8, connect_timeout_ms=60_000)
     hanging = [
         asyncio.create_task(world.send(f"http://hanging-{number}.example/")) for number in range(50)
     ]
